@@ -152,6 +152,8 @@ func insertSaved(ctx context.Context, tx transaction, p *proposal) (outcome, err
 func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *proposal, call func(func()) error) (
 	out outcome, err error) {
 	accepted := errNotAccepted
+	p.accepting.Store(true)
+	defer p.accepting.Store(false)
 	if err := call(func() {
 		tx.accept(accepting, func(tx *sql.Tx) { accepted = s.opts.Accept(accepting, tx, p.key, p.order) })
 	}); err != nil {

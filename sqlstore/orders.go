@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"example.com/storefront"
@@ -43,6 +44,8 @@ type proposal struct {
 	watch *watchdog.Watch // of the call
 	alone bool            // it shares no commit, in no further try: one has failed, perhaps by its fault
 	wait  time.Duration   // how long its INSERT waits for a lock before the key is looked for; 0: to the end
+
+	accepting atomic.Bool // Options.Accept works for it
 	outcome
 }
 
@@ -176,8 +179,11 @@ func (s *Store) tryOrder(p *proposal) outcome {
 		return outcome{err: err}
 	}
 	for {
-		if err := db.create(p.ctx, p); err != nil {
-			return outcome{err: err} // what becomes of p is not known yet
+		if err := db.create(p.ctx, p); err != nil { // what becomes of p is not known yet
+			if p.accepting.Load() {
+				err = inAccept(err)
+			}
+			return outcome{err: err}
 		}
 		if p.state == suspect {
 			p.alone = true

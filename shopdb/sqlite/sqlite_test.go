@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -415,6 +416,31 @@ func TestWALIsKeptSmall(t *testing.T) {
 	for limit := time.Now().Add(30 * time.Second); file.size() > walLimit; runtime.Gosched() {
 		if time.Now().After(limit) {
 			t.Fatalf("the WAL still has %d bytes", file.size())
+		}
+	}
+}
+
+// What is wrong with a program is said in its first order.
+func TestWhatIsSaidOfAnOrder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "shop.db")
+	db, own := must.Get(Open(file, nil))(t), must.Get(Open(file, &Options{BusyTimeout: 5 * time.Second}))(t)
+	defer db.Close()
+	defer own.Close()
+	store := sqlstore.New(db.DB, nil)
+	if err := createOrder(t.Context(), store, "early"); err == nil || !strings.Contains(err.Error(), "the method Migrate") {
+		t.Errorf("without tables: %v", err)
+	}
+	must.OK(t, store.Migrate(t.Context()))
+	must.Get(own.ExecContext(t.Context(), `CREATE TABLE stock (n)`))(t)
+	for name, other := range map[string]*sql.DB{"the pool of the store": db.DB, "a pool of its own": own.DB} {
+		accept := func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {
+			_, err := other.ExecContext(ctx, `INSERT INTO stock VALUES (1)`) // in place of tx
+			return err
+		}
+		store := sqlstore.New(db.DB, &sqlstore.Options{Accept: accept, Timeout: time.Second})
+		err := createOrder(t.Context(), store, name)
+		if !errors.Is(err, storefront.ErrUnavailable) || !strings.Contains(err.Error(), "Accept, whose statements all must use tx") {
+			t.Errorf("an Accept that uses %s: %v", name, err)
 		}
 	}
 }
