@@ -371,13 +371,13 @@ func (s *session) execute(t *tx, c *call) (rows [][]driver.Value, affected int, 
 	case "INSERT":
 		return s.insert(t, c)
 	case "REPLAY":
-		hash := string(c.args[0].([]byte))
-		if s.state.keys[hash] != nil && s.engine == postgres {
+		row := s.state.keys[string(c.args[0].([]byte))]
+		if row != nil && s.engine == postgres {
 			if err = s.readOnly; err == nil {
 				t.changes = append(t.changes, change{}) // a record in the log, or a lock
 			}
 		}
-		if row := s.state.keys[hash]; row != nil && err == nil {
+		if row != nil && err == nil {
 			rows = append(rows, []driver.Value{row.id, row.item, row.qty, row.fields, row.ms,
 				row.fingerprint[:], []byte(row.hash)})
 		}
