@@ -120,12 +120,12 @@ func main() {
 			fail(2, err)
 		}
 	}
+	ctx, stop := graceful.NotifyContext(context.Background())
+	defer stop()
 	db, err := open(*name, *mustExist)
 	if err != nil {
 		fail(2, fmt.Errorf("-db: %w", err))
 	}
-	ctx, stop := graceful.NotifyContext(context.Background())
-	defer stop()
 	place := "" // a URL may have a password
 	if !strings.Contains(*name, "://") {
 		place, _ = filepath.Abs(*name)
