@@ -170,9 +170,9 @@ func TestOwnersReadOrders(t *testing.T) {
 		var others []string
 		for i := range 2000 {
 			day := at.AddDate(0, 0, 1+i).UnixMilli()
-			others = append(others, fmt.Sprintf("('ord_%d', 'kettle', 1, %d, '')", i, day))
+			others = append(others, fmt.Sprintf("('ord_%d', 'kettle', 1, %d, '', '')", i, day))
 		}
-		const insert = "INSERT INTO storefront_orders (id, item, qty, created_ms, scope) VALUES "
+		const insert = "INSERT INTO storefront_orders (id, item, qty, created_ms, scope, fields) VALUES "
 		d.Exec(t, insert+strings.Join(others, ", "))
 		queries := 0
 		for _, text := range documents.TestedBy(t, repository, "README.md", "sql", "TestOwnersReadOrders") {

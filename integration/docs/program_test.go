@@ -49,6 +49,8 @@ func TestDocumentedProgram(t *testing.T) {
 		{"/v1/orders", "Bearer token-of-ada", "a", http.StatusCreated, "teapot"},
 		{"/v1/orders", "Bearer token-of-ada", "a", http.StatusCreated, "teapot"},                 // which takes nothing from the stock
 		{"/v1/orders", "Bearer token-of-grace", "a", http.StatusUnprocessableEntity, "sold-out"}, // and no replay
+		{"/v1/orders", "Bearer token-of-ada", "", http.StatusOK, `"fields":{"note":"Ring twice."}`},
+		{"/v1/orders", "Bearer token-of-grace", "", http.StatusOK, `{"data":[],`},
 	} {
 		status, body := ask(t, base+row.path, row.credentials, row.key)
 		if status != row.want || !strings.Contains(body, row.holds) {
@@ -83,7 +85,7 @@ func TestDocumentedProgram(t *testing.T) {
 		must.OK(t, db.QueryRow(statement).Scan(&n))
 		return n
 	}
-	old(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope) VALUES ('old', 'teapot', 1, 1, '')
+	old(`INSERT INTO storefront_orders (id, item, qty, created_ms, scope, fields) VALUES ('old', 'teapot', 1, 1, '', '')
 		RETURNING qty`)
 
 	// Started again, it has what is left of the stock, and after one signal it ends cleanly.
@@ -218,7 +220,7 @@ func ask(t *testing.T, url, credentials, key string) (status int, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if key != "" {
-		r, err = http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"item":"teapot","qty":6}`))
+		r, err = http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"item":"teapot","qty":6,"fields":{"note":"Ring twice."}}`))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -250,6 +250,24 @@ func TestDocumentedSQL(t *testing.T) {
 	})
 }
 
+// The documented index is the one that Migrate makes, and that lists need.
+func TestDocumentedIndexOfLists(t *testing.T) {
+	testdb.OnDatabasesWithoutTables(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		must.OK(t, sqlstore.New(d.Pool, nil).Migrate(t.Context()))
+		store := sqlstore.New(d.Pool, &sqlstore.Options{OrderLists: true})
+		list := func() error {
+			_, err := store.OrderReader().ListOrders(t.Context(), "ada", "", 1)
+			return err
+		}
+		if list() == nil {
+			t.Error("orders are listed without an index")
+		}
+		d.Exec(t, documents.Statements(t, "../..", "docs/databases.md", "TestDocumentedIndexOfLists", d.Driver)...)
+		must.OK(t, errors.Join(list(), store.Migrate(t.Context()), list()))
+	})
+}
+
 // An order is acknowledged, as new or as a replay, only once the synchronous
 // standby has it: it may be the only server left a moment later.
 func TestNoAcknowledgementWithoutTheStandby(t *testing.T) {
