@@ -60,10 +60,16 @@ func NewDraftWithOptions(item string, qty int64, opts *DraftOptions) (*Draft, er
 	if opts == nil || opts.Fields == nil || opts.Fields == storefront.Fields("") {
 		return NewDraft(item, qty), nil
 	}
-	text, isText := opts.Fields.(json.RawMessage)
+	var text []byte
 	var err error
-	if !isText {
-		text, err = ijson.Marshal(opts.Fields)
+	isText := false
+	switch fields := opts.Fields.(type) {
+	case json.RawMessage:
+		text, isText = fields, true
+	case string, []byte:
+		err = fmt.Errorf("a %T is no object: text that is JSON already is a json.RawMessage", fields)
+	default:
+		text, err = ijson.Marshal(fields)
 	}
 	var fields storefront.Fields
 	if err == nil {
@@ -101,7 +107,7 @@ func (d *Draft) Item() string { return d.item }
 // Qty returns how many are ordered.
 func (d *Draft) Qty() int64 { return d.qty }
 
-// Fields returns what the order has beside them, or "" for nothing.
+// Fields returns what the order has beside item and quantity, or "" for none.
 func (d *Draft) Fields() storefront.Fields { return d.fields }
 
 // Lifetime is for how long a draft is sent, as the service may forget its key an hour later

@@ -445,6 +445,9 @@ var rightClients = []struct {
 			return c.send(ctx, key, body)
 		}
 	}},
+	{"fields are decoded and encoded again, with each number as it is", func(c *client) {
+		c.encode = func(fields string) any { return decode([]byte(`{"fields":` + fields + `}`)).Fields }
+	}},
 	{"keys begin with the time", func(c *client) {
 		c.key = func(string) string { return fmt.Sprint(time.Now().UnixNano(), "-", rand.Text()) }
 	}},

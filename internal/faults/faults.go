@@ -106,7 +106,7 @@ type step struct {
 	held     bool                      // the service gets it later, before the next that it gets
 	answer   *conformance.Answer       // in place of the service's
 	edit     func(*conformance.Answer) // what becomes of the service's
-	interim  bool                      // answers with 102 and 103 come before it
+	interim  bool                      // answers with 1xx come before it
 	empty    bool                      // the page has a next and no items
 	change   bool                      // the list is changed before
 	delivery conformance.Delivery

@@ -347,10 +347,13 @@ func (s *Shop) cursor(real string) string {
 func (s *Shop) send(w http.ResponseWriter, a *conformance.Answer, st step) bool {
 	if st.delivery == conformance.Whole || st.delivery == conformance.Late {
 		if st.interim {
+			w.Header().Del("Connection") // which Node.js takes for the end of all, behind 1xx
 			w.Header().Set("Link", "</style.css>; rel=preload")
-			w.WriteHeader(http.StatusProcessing)
-			w.WriteHeader(http.StatusEarlyHints)
+			for _, status := range []int{http.StatusProcessing, http.StatusEarlyHints, 199} {
+				w.WriteHeader(status)
+			}
 			w.Header().Del("Link")
+			w.Header().Set("Connection", "close")
 		}
 		return writeTo(w, a)
 	}
