@@ -180,7 +180,8 @@ type answer struct {
 
 // try sends a request once: an order, or a read if draft is nil. prepare gets it as SignIn has left it, right
 // before it is sent, unless it returns an error.
-func (c *Client) try(ctx context.Context, path string, draft *Draft, prepare func(*http.Request) error) answer {
+func (c *Client) try(ctx context.Context, path string, draft *Draft,
+	prepare func(*http.Request) error) answer {
 	method, body, most := http.MethodGet, "", int64(longestRead)
 	if draft != nil {
 		method, body, most = http.MethodPost, draft.body, longestAnswer

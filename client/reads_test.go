@@ -130,8 +130,8 @@ func TestOrdersAreReadBack(t *testing.T) {
 	ada, bob := account("ada"), account("bob")
 	var orders []storefront.Order
 	for i, key := range []string{"k", "k+1", "k 1", `k"\,1`, "k%2B1"} {
-		order := storefront.Order{ID: fmt.Sprint("ord_", i), Item: "teapot", Qty: int64(i + 1), CreatedAt: time.UnixMilli(0).UTC(),
-			Fields: `{"zip":"01067"}`}
+		order := storefront.Order{ID: fmt.Sprint("ord_", i), Item: "teapot", Qty: int64(i + 1),
+			Fields: `{"zip":"01067"}`, CreatedAt: time.UnixMilli(0).UTC()}
 		must.Get(store.CreateOrder(t.Context(), storefront.IdempotencyKey{Scope: "ada", Value: key}, order))(t)
 		orders = append(orders, order)
 		if got, err := ada.GetOrderByKey(t.Context(), key); err != nil || !got.Equal(order) {

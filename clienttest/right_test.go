@@ -493,7 +493,8 @@ var rightClients = []struct {
 		whole := c.http.Transport
 		c.http.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 			for _, look := range []string{"OPTIONS " + r.URL.EscapedPath(), "GET /openapi.json", "HEAD /openapi.json",
-				"GET /v1/orders?limit=1", "GET /v1/orders/ord_1", "GET /v2/widgets?limit=1", "GET /v1/users", "GET /v1/products/kettle"} {
+				"GET /v1/orders?limit=1", "GET /v1/orders/ord_1", "GET /v2/widgets?limit=1", "GET /v1/users",
+				"GET /v1/products/kettle"} {
 				method, target, _ := strings.Cut(look, " ")
 				path, _, _ := strings.Cut(target, "?")
 				if method != "OPTIONS" && strings.HasPrefix(r.URL.Path, strings.TrimSuffix(path, "kettle")) {

@@ -31,8 +31,8 @@ func Keep(ctx context.Context, tx *sql.Tx, id, item string, qty int64) error {
 
 // Send sends what has no order yet, and stores the orders. A program calls it when it
 // starts, after each commit, and from time to time. Several may do so at once: a draft that two of them
-// send is still one order. Some are sent at a time, and any first, so that those which fail hold up few, whenever
-// ctx ends. The error joins those of all.
+// send is still one order. Some are sent at a time, and any first, so that those which fail hold up no
+// other for long, however soon ctx ends. The error joins those of all.
 func Send(ctx context.Context, db *sql.DB, shop *client.Client) error {
 	all, err := waiting(ctx, db)
 	if err != nil {
@@ -60,7 +60,8 @@ type waits struct {
 }
 
 func waiting(ctx context.Context, db *sql.DB) (all []waits, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT id, item, qty, draft FROM drafts WHERE order_id IS NULL ORDER BY random()")
+	rows, err := db.QueryContext(ctx,
+		"SELECT id, item, qty, draft FROM drafts WHERE order_id IS NULL ORDER BY random()")
 	if err != nil {
 		return nil, err
 	}
