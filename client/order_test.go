@@ -323,6 +323,28 @@ func TestTriesEnd(t *testing.T) {
 	}
 }
 
+// TestTryEndsWhateverComes has a Transport whose bodies end only when they are closed, as that of a 101 does.
+func TestTryEndsWhateverComes(t *testing.T) {
+	for _, status := range []int{101, 200, 201, 403, 503} {
+		synctest.Test(t, func(t *testing.T) {
+			transport := roundTripper(func(*http.Request) (*http.Response, error) {
+				body, _ := io.Pipe()
+				return &http.Response{StatusCode: status, Header: make(http.Header), Body: body}, nil
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var longest time.Duration
+			c := shopOf(t, transport, client.Options{OnTry: func(_ context.Context, try client.Try) {
+				longest = max(longest, try.Duration)
+			}})
+			_, err := c.Order(ctx, client.NewDraft("teapot", 2))
+			if err == nil || ctx.Err() == nil && status != 101 || longest > 40*time.Second {
+				t.Errorf("%d: Order returned %v; a try took %v", status, err, longest)
+			}
+		})
+	}
+}
+
 func TestSignIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop, _ := newScript(lost, lost)
