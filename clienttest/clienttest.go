@@ -139,10 +139,10 @@ type HistoryLister interface {
 
 // RunSynctest checks a client in bubbles of [testing/synctest], in which time passes only
 // while all goroutines wait, so that hours of waiting take no time. newClient returns a
-// client of a program that has just started, for which it is called about 210 times. The
+// client of a program that has just started, for which it is called about 240 times. The
 // client takes the time from package time, uses [Service.Transport] and waits for nothing
 // else outside of the bubble. What it leaves running is ended in t.Cleanup, or package synctest
-// panics two hours after the client has returned, and shows it. A run takes about half a second.
+// panics two hours after the client has returned, and shows it. A run takes about a second.
 func RunSynctest(t *testing.T, newClient func(t *testing.T, service Service) Client) {
 	t.Helper()
 	run(t, &suite{Run: drive.Run{Pace: faults.Days, Seed: *seed}, newClient: newClient})
