@@ -182,9 +182,8 @@ _storefront_find_order() {
 
 # _storefront_found reports whether a page has none but the order of the draft.
 _storefront_found() {
-	local order
-	order=$(_storefront_jq -c '.data[]' <<<"$answer")
-	[[ ! $order ]] || _storefront_same '{item, qty, fields}' "$order" "$body"
+	[[ $(jq '.data | length' <<<"$answer") == 0 ]] ||
+		_storefront_same '{item, qty, fields}' "$(_storefront_jq -c '.data[]' <<<"$answer")" "$body"
 }
 
 _storefront_pending() {

@@ -249,8 +249,9 @@ export class Shop {
   async find(draft, account, signal) {
     const query = encodeURIComponent(`"${draft.key}"`);
     const answer = await this.read(`${ORDERS}?idempotency_key=${query}`, (answer) => {
-      const orders = answer.exact()?.sdata ?? [];
-      return isPage(answer) && orders.length < 2 && orders.every((/** @type {any} */ order) => isOrder(order, draft));
+      const orders = answer.exact()?.sdata;
+      const one = isPage(answer) && Array.isArray(orders) && orders.length < 2;
+      return one && orders.every((order) => isOrder(order, draft));
     }, { signal, account });
     return answer.object.data[0];
   }

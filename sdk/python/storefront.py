@@ -216,7 +216,8 @@ class Shop:
     def _find(self, draft: Draft, account: Any) -> Optional[dict[str, Any]]:
         def usable(answer: _Answer) -> bool:
             data = answer.exact().get("data")
-            return _is_page(answer) and len(data) < 2 and all(_is_order(order, draft) for order in data)
+            one = _is_page(answer) and isinstance(data, list) and len(data) < 2
+            return one and all(_is_order(order, draft) for order in data)
 
         path = ORDERS + "?idempotency_key=" + quote(f'"{draft.key}"', safe="")
         data = (self._read(path, {}, usable, account=lambda: account).object or {})["data"]
