@@ -195,5 +195,5 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 // inAccept says that an error comes from Accept. A statement that does not use tx may wait for a lock that tx
 // has, and the database cannot tell.
 func inAccept(err error) error {
-	return fmt.Errorf("sqlstore: in Accept, whose statements all must use tx, or they wait for its locks: %w", err)
+	return fmt.Errorf("sqlstore: in Accept (a statement that does not use its tx waits for the locks of tx): %w", err)
 }

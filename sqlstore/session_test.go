@@ -300,6 +300,16 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 	}
 }
 
+// A standby that is no part of a split answers reads.
+func TestStandbyAnswersReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProductDB()
+		f.server.says["SCHEMA"] = []driver.Value{"public", "UTF8", "UTF8", "standby"}
+		f.server.says["NOTIFY"] = stateError("25006")
+		fill(t, sqlstore.New(open(t, f), nil), 1)
+	})
+}
+
 // The server may get other settings while the store is in use, which new connections have, and some of
 // which, such as those of replication, old ones have, too: a Check looks at them.
 func TestNewConnectionsAreLookedAt(t *testing.T) {

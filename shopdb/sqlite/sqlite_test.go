@@ -439,7 +439,7 @@ func TestWhatIsSaidOfAnOrder(t *testing.T) {
 		}
 		store := sqlstore.New(db.DB, &sqlstore.Options{Accept: accept, Timeout: time.Second})
 		err := createOrder(t.Context(), store, name)
-		if !errors.Is(err, storefront.ErrUnavailable) || !strings.Contains(err.Error(), "Accept, whose statements all must use tx") {
+		if !errors.Is(err, storefront.ErrUnavailable) || !strings.Contains(err.Error(), "in Accept (a statement that does not use its tx") {
 			t.Errorf("an Accept that uses %s: %v", name, err)
 		}
 	}
