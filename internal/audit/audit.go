@@ -525,10 +525,9 @@ func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 	if err != nil {
 		return noAnswer(err)
 	}
-	defer w.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(w.Body, mostAnswer))
+	body, err := read(inTime, w)
 	if err != nil {
-		return noAnswer(fmt.Errorf("the response %s ends early: %w", w.Status, err))
+		return noAnswer(fmt.Errorf("the response %s: %w", w.Status, err))
 	}
 
 	result := answer{
@@ -588,8 +587,25 @@ func (a *Audit) newRequest(ctx context.Context, method, url string, body io.Read
 	return r, nil
 }
 
-// mostAnswer is how much of an answer is read, in bytes.
+// mostAnswer is how long a body may be, in bytes.
 const mostAnswer = 1 << 20
+
+// read reads the body of a response to its end, until ctx is done. That of a 101 is the connection itself, which
+// ends with no ctx.
+func read(ctx context.Context, w *http.Response) ([]byte, error) {
+	defer w.Body.Close()
+	defer context.AfterFunc(ctx, func() { w.Body.Close() })()
+	body, err := io.ReadAll(io.LimitReader(w.Body, mostAnswer+1))
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case err != nil:
+		err = fmt.Errorf("it ends early: %w", err)
+	case len(body) > mostAnswer:
+		err = fmt.Errorf("it has more than %d bytes", mostAnswer)
+	}
+	return body, err
+}
 
 // readBack asks a replica for the order of a key that was acknowledged. What is no page says nothing: the
 // replica may have failed since.
@@ -605,8 +621,7 @@ func (a *Audit) readBack(ctx context.Context, o *order, replica string) {
 	if err != nil {
 		return
 	}
-	defer w.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(w.Body, mostAnswer))
+	body, err := read(ctx, w)
 	var page struct{ Data []storefront.Order }
 	if err != nil || w.StatusCode != http.StatusOK || json.Unmarshal(body, &page) != nil || page.Data == nil {
 		return

@@ -412,6 +412,32 @@ func TestNothingIsAcknowledged(t *testing.T) {
 	}
 }
 
+// An answer that does not end is none, however it begins.
+func TestAnswerWithoutEndIsNone(t *testing.T) {
+	for name, answer := range map[string]func(w http.ResponseWriter, ended <-chan struct{}){
+		"too long": func(w http.ResponseWriter, _ <-chan struct{}) {
+			w.WriteHeader(http.StatusCreated)
+			io.WriteString(w, `{"id":"ord_1"}`+strings.Repeat(" ", mostAnswer))
+		},
+		"another protocol": func(w http.ResponseWriter, ended <-chan struct{}) {
+			conn, _, _ := w.(http.Hijacker).Hijack()
+			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n")
+			<-ended
+			conn.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t, func(_ *shop, w http.ResponseWriter, r *http.Request, _ call) {
+				answer(w, t.Context().Done())
+			})
+			s.audit.Config.Timeout, s.audit.Config.Patience = 50*time.Millisecond, 50*time.Millisecond
+			if r := s.run(t); !r.GaveUp || r.Acknowledged != 0 {
+				t.Errorf("%+v", r.Progress)
+			}
+		})
+	}
+}
+
 // A transport answers requests without a network, so that tests may have clocks of their own.
 type transport func(r *http.Request) (*http.Response, error)
 
