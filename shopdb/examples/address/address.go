@@ -31,7 +31,7 @@ import (
 
 // Table makes the table. In MySQL and MariaDB, append CHARACTER SET utf8mb4 where that is not the default of
 // the database.
-const Table = `CREATE TABLE addresses (
+const Table = `CREATE TABLE IF NOT EXISTS addresses (
 	order_id VARCHAR(255) NOT NULL PRIMARY KEY,
 	name VARCHAR(100) NOT NULL,
 	street VARCHAR(100) NOT NULL,

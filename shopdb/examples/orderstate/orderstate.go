@@ -28,7 +28,7 @@ import (
 )
 
 // Table makes the table.
-const Table = `CREATE TABLE order_states (
+const Table = `CREATE TABLE IF NOT EXISTS order_states (
 	order_id VARCHAR(255) NOT NULL PRIMARY KEY,
 	state VARCHAR(20) NOT NULL,
 	parcel VARCHAR(100) NOT NULL -- the number, or ''
