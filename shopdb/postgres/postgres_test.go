@@ -336,14 +336,14 @@ func TestSessionAttrs(t *testing.T) {
 	}
 }
 
-// A wrong password is said at once at the start, and whoever waits later is told that it may pass.
+// A wrong password or database is said at once at the start, and whoever waits later is told that it may pass.
 func TestWrongPasswordIsSaidAtOnce(t *testing.T) {
-	for _, attrs := range []string{"primary", "any"} {
-		server := fakePostgres{wantPassword: "28P01"}.start(t, nil)
+	for attrs, code := range map[string]string{"primary": "28P01", "read-write": "3D000", "any": "28P01", "prefer-standby": "3D000"} {
+		server := fakePostgres{wantPassword: code}.start(t, nil)
 		db := must.Get(Open("postgres://shop:secret@"+server+"/shop?sslmode=disable&target_session_attrs="+attrs, nil))(t)
 		defer db.Close()
 		err := db.WaitFor(t.Context(), func(context.Context) error { t.Error("it is prepared"); return nil })
-		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "28P01" ||
+		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != code ||
 			strings.Contains(err.Error(), "secret") {
 			t.Errorf("with target_session_attrs=%s: %v, want that of the server", attrs, err)
 		}
