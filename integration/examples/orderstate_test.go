@@ -8,12 +8,14 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
 	"example.com/storefront/shopdb/examples/orderstate"
+	"example.com/storefront/sqlstore"
 )
 
 // Each order has its state, a page by one query, and its entity tag changes with it.
@@ -28,15 +30,15 @@ func TestOrderState(t *testing.T) {
 			}
 			return run()
 		})
-		store := new(storefront.MemStore)
-		reader := &orderstate.Reader{Orders: store, DB: db, MySQL: d.Driver == "mysql"}
+		store := sqlstore.New(d.Pool, &sqlstore.Options{OrderLists: true})
+		reader := &orderstate.Reader{Orders: store.OrderReader(), DB: db, MySQL: d.Driver == "mysql"}
 		service := storefront.NewWithOptions(store, &storefront.Options{
 			Orders: reader, Scope: func(r *http.Request) string { return r.Header.Get("Account") },
 		})
 		var ids []string
 		for i := range 4 {
 			key := storefront.IdempotencyKey{Scope: "ada", Value: fmt.Sprint("key ", i)}
-			order := storefront.Order{ID: fmt.Sprint("ord_", i), Item: "teapot", Qty: 1}
+			order := storefront.Order{ID: fmt.Sprint("ord_", i), Item: "teapot", Qty: 1, CreatedAt: time.UnixMilli(0)}
 			ids = append(ids, must.Get(store.CreateOrder(t.Context(), key, order))(t).ID)
 		}
 		d.Exec(t, "INSERT INTO order_states VALUES ('"+ids[1]+"', 'sent', 'R1'), ('"+ids[2]+"', 'packed', ''), ('ord_', 'sent', 'R2')")
@@ -50,7 +52,7 @@ func TestOrderState(t *testing.T) {
 			return w
 		}
 		order := func(i int, state string) string {
-			return fmt.Sprintf(`{"id":"%s","item":"teapot","qty":1,"created_at":"0001-01-01T00:00:00.000Z",%s}`, ids[i], state)
+			return fmt.Sprintf(`{"id":"%s","item":"teapot","qty":1,"created_at":"1970-01-01T00:00:00.000Z",%s}`, ids[i], state)
 		}
 		received, packed, sent := order(3, `"state":"received"`), order(2, `"state":"packed"`), order(1, `"state":"sent","parcel":"R1"`)
 		for path, want := range map[string]string{
