@@ -176,6 +176,7 @@ func startHAProxy(t *testing.T, by behind, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/haproxy"
 	f, behind, dir := newFront(t, by, program, "haproxy")
+	f.resends = strings.Contains(config, "empty-response")
 	config = replaced(t, config, "bind :80", "bind unix@"+dir+"/front")
 	name := write(t, dir, "haproxy.cfg", addressed(config, behind))
 	f.run(t, dir, program, "-db", "-f", name)
