@@ -74,7 +74,7 @@
 //		scope           BYTEA NOT NULL,   -- IdempotencyKey.Scope, whose order it is, or sha256: and its sum
 //		key_hash        BYTEA,
 //		key_fingerprint BYTEA,
-//		fields          TEXT NOT NULL     -- Order.Fields
+//		fields          TEXT NOT NULL DEFAULT '' -- Order.Fields, or '' for none
 //	)
 //	CREATE UNIQUE INDEX storefront_orders_key_hash ON storefront_orders (key_hash) WHERE key_hash IS NOT NULL
 //	CREATE INDEX storefront_orders_scope ON storefront_orders (scope, id) -- with Options.OrderLists

@@ -376,7 +376,7 @@ func ownSchema(create, index, collate, keyed string) []string {
 			scope BYTEA NOT NULL,
 			key_hash BYTEA,
 			key_fingerprint BYTEA,
-			fields TEXT NOT NULL
+			fields TEXT NOT NULL DEFAULT ''
 		)`,
 		`CREATE UNIQUE INDEX IF NOT EXISTS ` + index + ` (key_hash) WHERE key_hash IS NOT NULL`,
 		// The last one: see inspectOnce.

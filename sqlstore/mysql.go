@@ -261,7 +261,7 @@ func mySQLTables() []string {
 			key_hash BINARY(32) UNIQUE,
 			key_fingerprint BINARY(32),
 			place BINARY(8)` + placing + `,
-			fields LONGTEXT` + charset + ` NOT NULL
+			fields LONGTEXT` + charset + ` NOT NULL DEFAULT ('')
 		)` + options,
 		create + `storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)` + options,
 		create + `storefront_schema (version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL,

@@ -53,7 +53,7 @@ func isCreated(w *httptest.ResponseRecorder, replayed string) bool {
 // databases of the last release have. It writes that to the release, too.
 func fill(t *testing.T, db *sql.DB, last, release string) {
 	t.Helper()
-	s, ctx, store := fromJSON[shop](t, last, "shop.json"), t.Context(), sqlstore.New(db, nil)
+	s, ctx, store := fromJSON[shop](t, last, "shop.json"), t.Context(), sqlstore.New(db, &sqlstore.Options{OrderLists: true})
 	must.OK(t, store.Migrate(ctx))
 	for _, text := range s.Users { // which all lists have
 		r := resource(t, text)
@@ -140,7 +140,7 @@ func (s server) check(t *testing.T, release string) []string {
 func checkShop(t *testing.T, release string, d, empty *testdb.DB) (lines []string) {
 	t.Helper()
 	s := fromJSON[shop](t, release, "shop.json")
-	store := sqlstore.New(d.Pool, nil)
+	store := sqlstore.New(d.Pool, &sqlstore.Options{OrderLists: true})
 	if err := store.Migrate(t.Context()); err != nil {
 		return []string{err.Error()}
 	}
