@@ -25,21 +25,21 @@ type IdempotencyKey struct {
 // The key is bare or a String (RFC 9651, Section 3.3.3), which are the same key.
 // A String may have parameters, which mean nothing.
 func parseIdempotencyKey(lines []string) (string, problemType, *Fault) {
-	problem, fault := idempotencyKeyInvalid, Fault{Header: "Idempotency-Key"}
+	problem, detail := idempotencyKeyInvalid, ""
 	switch len(lines) {
 	case 0:
 		problem = idempotencyKeyMissing
-		fault.Detail = "The header Idempotency-Key is required: " + keyForm +
+		detail = "The header Idempotency-Key is required: " + keyForm +
 			", a new one for each order and the same one for each retry."
 	case 1:
 		var key string
-		if key, fault.Detail = parseKey(strings.Trim(lines[0], " \t")); fault.Detail == "" {
+		if key, detail = parseKey(strings.Trim(lines[0], " \t")); detail == "" {
 			return key, problemType{}, nil
 		}
 	default:
-		fault.Detail = "The header Idempotency-Key is given more than once."
+		detail = "The header Idempotency-Key is given more than once."
 	}
-	return "", problem, &fault
+	return "", problem, &Fault{Detail: detail, Header: "Idempotency-Key"}
 }
 
 const keyForm = "1 to 255 printable ASCII characters, bare or in double quotes"
