@@ -21,7 +21,7 @@ type alteration struct {
 var alterations = map[string][]alteration{
 	"sqlite": {
 		{"DROP TABLE storefront_orders; CREATE TABLE storefront_orders (id TEXT NOT NULL PRIMARY KEY, item TEXT NOT NULL, " +
-			"qty BIGINT NOT NULL, created_ms BIGINT NOT NULL, scope BYTEA NOT NULL, key_hash BYTEA, key_fingerprint BYTEA, keyed_ms BIGINT)",
+			"qty BIGINT NOT NULL, created_ms BIGINT NOT NULL, scope BYTEA NOT NULL, key_hash BYTEA, key_fingerprint BYTEA, keyed_ms BIGINT, fields TEXT)",
 			"storefront_orders has no unique constraint on key_hash alone", ""},
 		{"DROP INDEX storefront_orders_key_hash; " +
 			"CREATE UNIQUE INDEX part ON storefront_orders (key_hash) WHERE key_hash IS NOT NULL AND qty > 1",

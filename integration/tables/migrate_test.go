@@ -131,7 +131,7 @@ var definitions = map[string]string{
 	"storefront_products": "(id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)",
 	"storefront_widgets":  "(id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)",
 	"storefront_orders": "(id TEXT NOT NULL PRIMARY KEY, item TEXT NOT NULL, qty BIGINT NOT NULL, created_ms BIGINT NOT NULL, " +
-		"scope BYTEA NOT NULL, key_hash BYTEA UNIQUE, key_fingerprint BYTEA, keyed_ms BIGINT)",
+		"scope BYTEA NOT NULL, key_hash BYTEA UNIQUE, key_fingerprint BYTEA, keyed_ms BIGINT, fields TEXT)",
 	"storefront_replays": "(slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)", // on MySQL and MariaDB alone
 	"storefront_schema":  "(version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL, keep_ms BIGINT, forgotten_ms BIGINT)",
 }
