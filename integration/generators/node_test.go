@@ -1,6 +1,7 @@
 package generators
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -19,8 +20,11 @@ func TestNode(t *testing.T) {
 	modules := node.Modules(t)
 	dir := nodeFolder(t.TempDir())
 	must.OK(t, os.CopyFS(string(dir), os.DirFS("testdata/typescript")))
-	document := read(t, "../../openapi.json")
+	document := served(nil)
 	dir.write(t, "openapi.json", document)
+	store := new(storefront.MemStore)
+	dir.write(t, "all.json", served(&storefront.Options{OrderFields: true, Orders: store,
+		Scope: func(*http.Request) string { return "all" }}))
 	// A copy with a reference that leads nowhere.
 	dir.write(t, "broken.json", replaced(t, document, `"items": { "$ref": "#/components/schemas/Fault" }`, `"items": { "$ref": "#/components/schemas/Fautl" }`))
 	must.OK(t, os.Symlink(modules, filepath.Join(string(dir), "node_modules")))
@@ -31,6 +35,7 @@ func TestNode(t *testing.T) {
 	} {
 		t.Run(name+" finds no error", func(t *testing.T) {
 			dir.mustRun(t, append(lint, "openapi.json")...)
+			dir.mustRun(t, append(lint, "all.json")...)
 			if out, err := dir.run(append(lint, "broken.json")...); err == nil || !strings.Contains(out, "Fautl") {
 				t.Errorf("it does not find the error of a broken document (%v):\n%s", err, out)
 			}
@@ -56,6 +61,14 @@ new Draft("teapot", "2"), order.number;
 			"-o", "types.ts")
 		dir.testClient(t)
 	})
+}
+
+// served returns the document that a service with these options serves.
+func served(opts *storefront.Options) string {
+	w := httptest.NewRecorder()
+	storefront.NewWithOptions(new(storefront.MemStore), opts).ServeHTTP(w,
+		httptest.NewRequest("GET", "/openapi.json", nil))
+	return w.Body.String()
 }
 
 // testClient compiles client.ts with the types in types.ts, and runs it.
