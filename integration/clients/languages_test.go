@@ -19,7 +19,6 @@ import (
 	"testing"
 
 	"example.com/storefront"
-	"example.com/storefront/clienttest"
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/internal/must"
 )
@@ -36,7 +35,7 @@ type language struct {
 var languages = []language{
 	{"bash", "bash", ".sh", "", []string{"bash", "curl", "jq", "flock"}, is("bash"), nil},
 	{"javascript", "js", ".mjs", "flush\n", []string{"node"}, is("node"), nil},
-	{"python", "python", ".py", "flush\n", []string{"python3"}, python, nil},
+	{"python", "python", ".py", "flush\n", []string{"python3"}, need.Python, nil},
 }
 
 // run returns the command of its runner.
@@ -45,16 +44,6 @@ func (l language) run() []string {
 }
 
 func is(name string) func() string { return func() string { return name } }
-
-// python is the interpreter, of which a version manager may have put a script in the way that
-// takes longer than the tests.
-var python = sync.OnceValue(func() string {
-	path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
-	if err != nil {
-		return "python3" // which a test then finds missing
-	}
-	return strings.TrimSpace(string(path))
-})
 
 // inLanguages runs a test for each language.
 func inLanguages(t *testing.T, test func(*testing.T, language)) {
@@ -415,9 +404,4 @@ func checkSleeps(t *testing.T, sleeps []float64, times, told int) {
 	if len(sleeps) != times {
 		t.Errorf("it sleeps %v, want %d times", sleeps, times)
 	}
-}
-
-// The clients meet the faults of package clienttest. All do so at the same time, as most of it is waiting.
-func TestClientsPassTheSuite(t *testing.T) {
-	inLanguages(t, func(t *testing.T, l language) { clienttest.RunProgram(t, l.run()...) })
 }

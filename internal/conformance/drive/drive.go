@@ -332,9 +332,9 @@ const hardFields storefront.Fields = `{"zip":"01067","big":9007199254740993,"lon
 	`"whole":2.0,"price":24.50,"huge":1E400,"tiny":1e-400,"zero":-0,"": {"":[[],{},null,true,false,""]},` +
 	`"a/b~c":"<b>\u00e9\u2028\ud83c\udf75 \"\\\/\n&","é":"e\u0301"," b\u0061d ":"\u007f"}`
 
-// otherFields are an object without members and a deep one.
-var otherFields = []storefront.Fields{"{}", storefront.Fields(strings.Repeat(`{"a":[`, 90) +
-	strings.Repeat("]}", 90))}
+// otherFields are an object without members, and one of 100 levels, of which jq 1.6 reads few more.
+var otherFields = []storefront.Fields{"{}", storefront.Fields(strings.Repeat(`{"a":[`, 50) +
+	strings.Repeat("]}", 50))}
 
 // resume goes on with an order as the program would: when what was wrong is put right, and as the
 // queue of a client with [Client.Patience].
