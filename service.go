@@ -321,7 +321,8 @@ func WithRoute(ctx context.Context) context.Context {
 // The routes, without the place where the service is mounted, are "GET /v1/users", "POST
 // /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets", "GET /openapi.json" and, with
 // Options.Orders, "GET /v1/orders" and "GET /v1/orders/{order_id}", with HEAD under GET; these without
-// their method for requests with another one (204, 405 and 501); and "/" for all other paths. The route is "" as long as the request has not reached the service.
+// their method for requests with another one (204, 405 and 501); and "/" for all other paths. The route is ""
+// as long as the request has not reached the service.
 func Route(ctx context.Context) string {
 	noted, _ := ctx.Value(routeKey{}).(*atomic.Pointer[string])
 	if noted == nil || noted.Load() == nil {

@@ -186,9 +186,9 @@ func (c *connection) exec(ctx context.Context, query string, args ...any) (int64
 	return n, unlessDone(ctx, err)
 }
 
-// unlessDone returns err or, once ctx is done, an error: what a statement returns then proves nothing. When it
-// is told to end a statement whose commit waits for a synchronous standby, PostgreSQL commits without it, and
-// answers with success and a warning, which lib/pq passes on.
+// unlessDone returns err or, once ctx is done, an error: what a statement returns then proves nothing. When
+// it is told to end a statement whose commit waits for a synchronous standby, PostgreSQL commits without it,
+// and answers with success and a warning, which lib/pq passes on.
 func unlessDone(ctx context.Context, err error) error { return cmp.Or(err, ctx.Err()) }
 
 // rowsAffected returns how many rows a statement affected whose connection is still held.

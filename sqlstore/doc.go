@@ -105,9 +105,9 @@
 // scope and the key.
 //
 // Programs may read all tables, write the first three, delete orders whose key_hash is NULL, raise keyed_ms
-// to keep a key for longer, which may then be for a day more, and set keep_ms to keep all keys for longer. The
-// store never deletes orders, and forgets keys only in [Store.ForgetKeys], which the program calls every hour.
-// Until then, the row is how a retry finds its order, whatever its age.
+// to keep a key for longer, which may then be for a day more, and set keep_ms to keep all keys for longer.
+// The store never deletes orders, and forgets keys only in [Store.ForgetKeys], which the program calls every
+// hour. Until then, the row is how a retry finds its order, whatever its age.
 //
 // Later releases only add to the tables, and columns that they add have defaults. So releases of
 // one major version run side by side on one database, and a program can be rolled back: Migrate

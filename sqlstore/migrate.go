@@ -29,8 +29,8 @@ const (
 // not, or if a table with one of its names is not the store's, it returns an error. Tables of a candidate for
 // 1.0.0 are not: nothing upgrades them.
 //
-// With Options.OrderLists, Migrate also makes the index of these lists, at any time, however long that takes. In
-// PostgreSQL and MySQL, orders go on meanwhile; in SQLite, they wait.
+// With Options.OrderLists, Migrate also makes the index of these lists, at any time, however long that takes.
+// In PostgreSQL and MySQL, orders go on meanwhile; in SQLite, they wait.
 //
 // Migrate begins no shop beside or in place of another one that it can see. It returns an error if a table
 // is missing though all have been made, as after a restore, and in PostgreSQL if the tables are in another

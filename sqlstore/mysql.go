@@ -120,9 +120,9 @@ func (e *mySQL) insertMany(ctx context.Context, c *session, proposals []*proposa
 }
 
 // insertFree inserts all orders or, if any of their keys is taken, asks which are, by the statement that
-// takenBy returns, and inserts the others. It adds the keys to inserted. Neither MySQL nor MariaDB can do that
-// in one statement: INSERT IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique column
-// for the key.
+// takenBy returns, and inserts the others. It adds the keys to inserted. Neither MySQL nor MariaDB can do
+// that in one statement: INSERT IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique
+// column for the key.
 func (e *mySQL) insertFree(ctx context.Context, c *session, proposals []*proposal,
 	inserted map[[sha256.Size]byte]bool, takenBy func(hashes []any) (string, []any)) error {
 	_, err := c.exec(ctx, e.insertion(len(proposals)), e.rowsOf(proposals)...)
@@ -369,8 +369,8 @@ func lookAtMySQL(ctx context.Context, conn *sql.Conn, settings map[string]string
 	return several, nil
 }
 
-// lookAtSplit returns an error if another server answers a read than a read that locks, as behind a proxy that
-// splits reads from writes.
+// lookAtSplit returns an error if another server answers a read than a read that locks, as behind a proxy
+// that splits reads from writes.
 func lookAtSplit(ctx context.Context, conn *sql.Conn) error {
 	const name = `SELECT CONCAT(@@hostname, ':', @@port, ', server_id ', @@server_id)`
 	reads, err := nameOf(ctx, conn, name)

@@ -67,8 +67,8 @@ func (o orderReader) GetOrderByKey(ctx context.Context, scope, key string) (stor
 	}, func(string) bool { return true }))
 }
 
-// read returns the orders that a condition selects, at most n. All must be of the scope, and their IDs must be
-// some that were asked for.
+// read returns the orders that a condition selects, at most n. All must be of the scope, and their IDs must
+// be some that were asked for.
 func (o orderReader) read(ctx context.Context, scope string, n int,
 	where func(context.Context, *session) (string, []any, error), asked func(id string) bool) (
 	[]storefront.Resource, error) {
@@ -128,8 +128,8 @@ func (c *session) orderIndex(ctx context.Context) (state string, err error) {
 	return state, err
 }
 
-// indexOrders makes the index for the lists of orders, unless it is there. That takes as long as it takes, until
-// ctx is done.
+// indexOrders makes the index for the lists of orders, unless it is there. That takes as long as it takes,
+// until ctx is done.
 func (s *Store) indexOrders(ctx context.Context) error {
 	if !s.opts.OrderLists {
 		return nil

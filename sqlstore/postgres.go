@@ -149,7 +149,8 @@ func (e *postgreSQL) look(ctx context.Context, conn *sql.Conn) error {
 func postgreSQLSettings(ctx context.Context, conn *sql.Conn) (string, error) {
 	var schema sql.NullString
 	var client, server, role string
-	// What splits reads from writes sends a query of a volatile function, such as pg_is_in_recovery, to the primary.
+	// What splits reads from writes sends a query of a volatile function, such as pg_is_in_recovery, to the
+	// primary.
 	err := conn.QueryRowContext(ctx, `SELECT quote_ident(current_schema()), pg_client_encoding(),
 		getdatabaseencoding(), CASE WHEN current_setting('transaction_read_only', true) = 'on'
 		AND current_setting('default_transaction_read_only', true) = 'off' THEN 'standby'

@@ -38,8 +38,8 @@ func only(found []storefront.Resource, err error) (storefront.Resource, error) {
 	return found[0], nil
 }
 
-// resources returns the resources of a query whose rows are IDs and bodies, at most n. Each ID is one that was
-// asked for.
+// resources returns the resources of a query whose rows are IDs and bodies, at most n. Each ID is one that
+// was asked for.
 func (s *Store) resources(ctx context.Context, n int, query func(*statements) string,
 	asked func(id string) bool, args ...any) ([]storefront.Resource, error) {
 	var id, body sql.RawBytes

@@ -590,8 +590,8 @@ func (a *Audit) newRequest(ctx context.Context, method, url string, body io.Read
 // mostAnswer is how long a body may be, in bytes.
 const mostAnswer = 1 << 20
 
-// read reads the body of a response to its end, until ctx is done. That of a 101 is the connection itself, which
-// ends with no ctx.
+// read reads the body of a response to its end, until ctx is done. That of a 101 is the connection itself,
+// which ends with no ctx.
 func read(ctx context.Context, w *http.Response) ([]byte, error) {
 	defer w.Body.Close()
 	defer context.AfterFunc(ctx, func() { w.Body.Close() })()

@@ -97,8 +97,8 @@ func (f *sqliteFile) checkAlone(ctx context.Context) error {
 		"orders: move the file back, or end that program and move the WAL, too", storefront.ErrUnavailable, f.path)
 }
 
-// accessible returns why SQLite cannot open a file, or not write it, if the file system tells: SQLite says the
-// same of all causes.
+// accessible returns why SQLite cannot open a file, or not write it, if the file system tells: SQLite says
+// the same of all causes.
 func accessible(file string) error {
 	dir := filepath.Dir(file)
 	info, err := os.Stat(dir)

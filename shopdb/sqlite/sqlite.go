@@ -432,7 +432,8 @@ func (f *sqliteFile) look() {
 	}
 }
 
-// explain returns what is wrong with the files, their rights, or the disk, if that may be the cause of an error.
+// explain returns what is wrong with the files, their rights, or the disk, if that may be the cause of an
+// error.
 func (f *sqliteFile) explain(err error) error {
 	if err == nil {
 		return nil

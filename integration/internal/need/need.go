@@ -68,8 +68,8 @@ func Programs(t testing.TB, name string, programs ...string) {
 	}
 }
 
-// Python returns the interpreter, of which a version manager may have put a script in the way that takes longer
-// than the tests.
+// Python returns the interpreter, of which a version manager may have put a script in the way that takes
+// longer than the tests.
 var Python = sync.OnceValue(func() string {
 	path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
 	if err != nil {

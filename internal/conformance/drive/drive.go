@@ -326,8 +326,8 @@ func (v *visit) order() {
 	}
 }
 
-// hardFields have what clients often encode wrongly, or lose: numbers that no float64 has, or that are written
-// as whole ones are not, escapes, and names and values that are empty.
+// hardFields have what clients often encode wrongly, or lose: numbers that no float64 has, or that are
+// written as whole ones are not, escapes, and names and values that are empty.
 const hardFields storefront.Fields = `{"zip":"01067","big":9007199254740993,"long":0.1234567890123456789012345,` +
 	`"whole":2.0,"price":24.50,"huge":1E400,"tiny":1e-400,"zero":-0,"": {"":[[],{},null,true,false,""]},` +
 	`"a/b~c":"<b>\u00e9\u2028\ud83c\udf75 \"\\\/\n&","é":"e\u0301"," b\u0061d ":"\u007f"}`

@@ -15,16 +15,16 @@
 //	storefrontd -db mysql://shop@db1,db2:3307,db3/shop
 //
 // The packages shopdb/sqlite, postgres and mysql say where a password goes, what is asked of each server,
-// and what storefrontd does for a SQLite file and its disk. Any number of storefrontds may share a database. They may
-// also share a SQLite file, on one machine.
+// and what storefrontd does for a SQLite file and its disk. Any number of storefrontds may share a database.
+// They may also share a SQLite file, on one machine.
 //
 // A SQLite file that is not there is made, and a warning says where, and so are tables that are
 // not there. With -must-exist, nothing is made, and storefrontd ends: set it once a shop has orders. A
 // start without the disk of the file, or in another folder, would else begin a new shop, in which
 // the keys of the old one create new orders.
 //
-// Open its address in a browser to try it. With -fields, orders may have fields; once set, leave it set on all
-// replicas. Orders are not read back, as there is no sign-in that tells whose they are.
+// Open its address in a browser to try it. With -fields, orders may have fields; once set, leave it set on
+// all replicas. Orders are not read back, as there is no sign-in that tells whose they are.
 //
 // At startup, it puts the users, products and widgets in the file of -data into the
 // database, in place of those with the same IDs. Without -data, it serves the database as it
