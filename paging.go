@@ -13,8 +13,7 @@ import (
 	"example.com/storefront/internal/ijson"
 )
 
-// A listKind identifies a paged list. Its value is part of the list's cursors,
-// so it must never change.
+// A listKind identifies a paged list. Its value is part of the list's cursors, so it must never change.
 type listKind byte
 
 const (

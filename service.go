@@ -25,12 +25,11 @@
 //
 // # Reads
 //
-// Lists are paged by cursor: "next" in a page, or its Link header, leads to the next page. A client
-// that follows them sees every item present for the whole walk exactly once, also through a cache,
-// as caches must revalidate the pages that they keep. Every read has a strong ETag and a
-// Cache-Control, and heeds If-None-Match and If-Match. A client that requests a product with
-// Cache-Control: max-age=N accepts a stored response that is up to N seconds old; one that sends no
-// Cache-Control always has the Store's.
+// Lists are paged by cursor: "next" in a page, or its Link header, leads to the next page. A client that
+// follows them sees every item present for the whole walk exactly once, also through a cache, as caches
+// must revalidate the pages that they keep. Every read has a strong ETag and a Cache-Control, and heeds
+// If-None-Match and If-Match. A client that requests a product with Cache-Control: max-age=N accepts a
+// stored response that is up to N seconds old; one that sends no Cache-Control always has the Store's.
 //
 // # Orders
 //
@@ -83,13 +82,12 @@ import (
 // Options configures [NewWithOptions]. The zero value of each field stands for
 // the default that its comment names.
 type Options struct {
-	// Logger records every response with a status of 500 or above, with the incident that the
-	// response names: 500 as an error, 503 as a warning, 501 and 504 as information, and so a 503
-	// whose client is gone. It also records, as warnings, errors of the store that stale-if-error hides, and
-	// a Refusal that breaks its rules. A record has the method and the route of the request, and
-	// the Store's error as the Store returned it, so that a handler can look into it. It has no key
-	// and no body, unless the Store puts them in its errors. The default is the result of
-	// slog.Default at the time of the record.
+	// Logger records every response with a status of 500 or above, with the incident that the response names:
+	// 500 as an error, 503 as a warning, 501 and 504 as information, and so a 503 whose client is gone. It
+	// also records, as warnings, errors of the store that stale-if-error hides, and a Refusal that breaks its
+	// rules. A record has the method and the route of the request, and the Store's error as the Store returned
+	// it, so that a handler can look into it. It has no key and no body, unless the Store puts them in its
+	// errors. The default is the result of slog.Default at the time of the record.
 	Logger *slog.Logger
 
 	// PageSize is the number of items on a page if limit is optional and absent.
@@ -105,11 +103,10 @@ type Options struct {
 	// negative, caches must always revalidate and no product is kept in memory.
 	MaxAge time.Duration
 
-	// ListMaxAge is the same for pages of lists. By default, as with anything less than
-	// a second, caches must always revalidate: a walk sees what the Store has, and a page
-	// that has not changed is a 304. With a longer lifetime, caches put pages of different
-	// moments together. A walk then sees exactly once what was in the list from ListMaxAge
-	// before it began until it ended, but may miss items that came later, and have
+	// ListMaxAge is the same for pages of lists. By default, as with anything less than a second, caches must
+	// always revalidate: a walk sees what the Store has, and a page that has not changed is a 304. With a
+	// longer lifetime, caches put pages of different moments together. A walk then sees exactly once what was
+	// in the list from ListMaxAge before it began until it ended, but may miss items that came later, and have
 	// some that are gone. A cache that ignores Age can double that time.
 	ListMaxAge time.Duration
 
@@ -123,14 +120,13 @@ type Options struct {
 	// stored response. The default is 10,000. If it is negative, none are kept.
 	CacheSize int
 
-	// Scope returns the owner of the idempotency keys that a request uses and, unless Shared is
-	// set, of the products kept in memory for it, such as the authenticated account. Scopes share
-	// neither. A scope is permanent for an account. Never derive it from a language, a device or a
-	// session: an order retried from another one would be a second order. By default all requests
-	// are in one scope, and requests with Authorization or Cookie bypass the products in memory
-	// unless Shared is set. A program that serves more than one account must set Scope: without it,
-	// one account can replay another's order by using its key, and products are kept across
-	// accounts that differ in anything but these two headers and those in Vary.
+	// Scope returns the owner of the idempotency keys that a request uses and, unless Shared is set, of the
+	// products kept in memory for it, such as the authenticated account. Scopes share neither. A scope is
+	// permanent for an account. Never derive it from a language, a device or a session: an order retried from
+	// another one would be a second order. By default all requests are in one scope, and requests with
+	// Authorization or Cookie bypass the products in memory unless Shared is set. A program that serves more
+	// than one account must set Scope: without it, one account can replay another's order by using its key,
+	// and products are kept across accounts that differ in anything but these two headers and those in Vary.
 	//
 	// Scope may be called concurrently. It sees the request as routed by this package, so the path
 	// values of an outer pattern are gone; pass them in the request's context. If it goes by
@@ -494,11 +490,10 @@ type Fault struct {
 	Maximum   *int64 `json:"maximum,omitempty"`   // the greatest allowed; nil: not said
 }
 
-// ServeHTTP answers with p, as application/problem+json with Cache-Control: no-store.
-// Headers that w has already, such as Retry-After, stay. ServeHTTP first reads and
-// drops what is left of the request's body, up to 64 KiB, unless more is declared or,
-// over HTTP/1, the client waits for 100 Continue: a proxy that is still sending may lose
-// a response that comes before. The server's ReadTimeout bounds how long that takes.
+// ServeHTTP answers with p, as application/problem+json with Cache-Control: no-store. Headers that w has
+// already, such as Retry-After, stay. ServeHTTP first reads and drops what is left of the request's body,
+// up to 64 KiB, unless more is declared or, over HTTP/1, the client waits for 100 Continue: a proxy that is
+// still sending may lose a response that comes before. The server's ReadTimeout bounds how long that takes.
 func (p Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	dropBody(r)
 	if p.Status < 400 || p.Status > 599 {
@@ -611,11 +606,10 @@ func (s *service) logFailure(r *http.Request, level slog.Level, msg string, err 
 	s.log(r, level, msg, append(attrs, slog.Any("error", err))...)
 }
 
-// A guardedStore is where the service meets a Store, whose methods, and those of the
-// errors that it returns, are a stranger's code. It checks each result once. A result
-// that breaks the contract becomes an error, and so does a panic. All errors become a
-// *storeError. The strings that it gives a Store are the Store's, as not every server lets
-// those of a request live as long as net/http does.
+// A guardedStore is where the service meets a Store, whose methods, and those of the errors that it
+// returns, are a stranger's code. It checks each result once. A result that breaks the contract becomes
+// an error, and so does a panic. All errors become a *storeError. The strings that it gives a Store are
+// the Store's, as not every server lets those of a request live as long as net/http does.
 type guardedStore struct{ store Store }
 
 func (g guardedStore) ListUsers(ctx context.Context, after string, limit int) (page []Resource, err error) {
@@ -784,8 +778,7 @@ func guard(err *error) {
 	}
 }
 
-// examine finds out which errors of the contract err matches. A method of err that
-// panics matches nothing.
+// examine finds out which errors of the contract err matches. A method of err that panics matches nothing.
 func examine(err error) *storeError {
 	known := &storeError{err: err}
 	match := func(target error) {
