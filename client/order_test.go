@@ -127,7 +127,7 @@ func TestFieldsOfADraft(t *testing.T) {
 		{nil, `}`}, {storefront.Fields(""), `}`},
 		{address{Zip: "01067"}, `,"fields":{"zip":"01067"}}`},
 		{&address{"1", "<é>\ufffd"}, `,"fields":{"zip":"1","note":"<é>` + "\ufffd" + `"}}`},
-		{map[string]any{"b": 1 << 60, "a": json.Number("2.0")}, `,"fields":{"a":2.0,"b":1152921504606846976}}`},
+		{map[string]any{"b": int64(1) << 60, "a": json.Number("2.0")}, `,"fields":{"a":2.0,"b":1152921504606846976}}`},
 		{map[string]string{}, `,"fields":{}}`}, {map[string]string{`\ufffd`: `\\ufffd`}, `,"fields":{"\\ufffd":"\\\\ufffd"}}`},
 		{json.RawMessage(` { "n" : 9007199254740993 , "x":1E400, "t":"\ufffd"} `),
 			`,"fields":{"n":9007199254740993,"x":1E400,"t":"` + "\ufffd" + `"}}`},
