@@ -1,7 +1,10 @@
 package vitess
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"example.com/storefront/integration/internal/leak"
@@ -10,7 +13,14 @@ import (
 	"example.com/storefront/integration/vitess/internal/cluster"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+// TestMain has the commands of the repository built in its workspace, which this module is not in.
+func TestMain(m *testing.M) {
+	workspace, err := filepath.Abs("../../go.work")
+	if err = errors.Join(err, os.Setenv("GOWORK", workspace)); err != nil {
+		panic(err)
+	}
+	leak.Main(m)
+}
 
 // vschema is what an operator applies before the first Migrate.
 const vschema = "../../sqlstore/vschema.json"
