@@ -76,14 +76,11 @@ func (o orderReader) read(ctx context.Context, scope string, n int,
 	var ms int64
 	var of sql.RawBytes
 	column := scopeColumn(scope)
-	return o.store.read(ctx, n, func(ctx context.Context, c *session) (*sql.Rows, error) {
+	return o.store.read(ctx, n, func(ctx context.Context, c *session) (string, []any, error) {
 		condition, args, err := where(ctx, c)
-		if err != nil {
-			return nil, err
-		}
 		st := c.database.sql()
-		return c.query(ctx, st.get+`id, item, qty, fields, created_ms, scope FROM `+st.prefix+
-			`storefront_orders `+condition, args...)
+		return st.get + `id, item, qty, fields, created_ms, scope FROM ` + st.prefix + `storefront_orders ` +
+			condition, args, err
 	}, []any{&order.ID, &order.Item, &order.Qty, (*string)(&order.Fields), &ms, &of}, func() (storefront.Resource, error) {
 		if !bytes.Equal(of, column) || !asked(order.ID) {
 			return storefront.Resource{}, errOfAnother

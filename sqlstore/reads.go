@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -43,8 +44,8 @@ func only(found []storefront.Resource, err error) (storefront.Resource, error) {
 func (s *Store) resources(ctx context.Context, n int, query func(*statements) string,
 	asked func(id string) bool, args ...any) ([]storefront.Resource, error) {
 	var id, body sql.RawBytes
-	return s.read(ctx, n, func(ctx context.Context, c *session) (*sql.Rows, error) {
-		return c.query(ctx, query(c.database.sql()), args...)
+	return s.read(ctx, n, func(_ context.Context, c *session) (string, []any, error) {
+		return query(c.database.sql()), args, nil
 	}, []any{&id, &body}, func() (r storefront.Resource, err error) {
 		if err := r.UnmarshalJSON(body); err != nil {
 			return r, fmt.Errorf("sqlstore: the body of the row with the ID %q: %w", id, err)
@@ -61,8 +62,9 @@ func (s *Store) resources(ctx context.Context, n int, query func(*statements) st
 }
 
 // read runs a query of at most n rows, scans each into dest, and returns what render makes of each.
-func (s *Store) read(ctx context.Context, n int, query func(context.Context, *session) (*sql.Rows, error),
-	dest []any, render func() (storefront.Resource, error)) (list []storefront.Resource, err error) {
+func (s *Store) read(ctx context.Context, n int,
+	query func(context.Context, *session) (text string, args []any, err error), dest []any,
+	render func() (storefront.Resource, error)) (list []storefront.Resource, err error) {
 	if n <= 0 {
 		return nil, ctx.Err()
 	}
@@ -76,22 +78,19 @@ func (s *Store) read(ctx context.Context, n int, query func(context.Context, *se
 	for {
 		list = make([]storefront.Resource, 0, min(n, 512))
 		err := s.with(c.ctx, c.watch, func(ctx context.Context, c *session) error {
-			rows, err := query(ctx, c)
+			text, args, err := query(ctx, c)
 			if err != nil {
 				return err
 			}
-			defer rows.Close()
-			for rows.Next() {
-				if err := rows.Scan(dest...); err != nil {
-					return err
+			var wrong error // of the first row that has one
+			err = c.each(ctx, func() {
+				if wrong == nil {
+					var r storefront.Resource
+					r, wrong = render()
+					list = append(list, r)
 				}
-				r, err := render()
-				if err != nil {
-					return err
-				}
-				list = append(list, r)
-			}
-			return rows.Err()
+			}, dest, text, args...)
+			return cmp.Or(wrong, err)
 		})
 		if err == nil {
 			return list, nil
