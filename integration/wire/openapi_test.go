@@ -165,7 +165,7 @@ func realExchanges(opts storefront.Options) (all []exchange) {
 // served returns the document that the service serves by default.
 func served(t *testing.T) apidoc.Document {
 	t.Helper()
-	doc := must.Get(apidoc.Served())(t)
+	doc := must.Get(apidoc.Of(nil))(t)
 	return doc
 }
 

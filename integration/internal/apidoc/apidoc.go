@@ -26,9 +26,6 @@ import (
 // look at: HEAD, 304, text behind the JSON, and headers and members that are not documented.
 type Document struct{ *openapi3.T }
 
-// Served returns the document that the service serves by default.
-var Served = sync.OnceValues(func() (Document, error) { return Of(nil) })
-
 // Of returns the document that the service serves with these options. It is valid, and so
 // are the examples in it.
 func Of(opts *storefront.Options) (Document, error) {
