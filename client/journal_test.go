@@ -413,9 +413,12 @@ func resumed(t *testing.T, journal *client.Journal) (last error) {
 // What is kept in version 1 is read, and gone on with. The recorded files never change.
 func TestRecordedDraftsAndJournalsAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose clock begins with the year 2000, as that of the files did
-		sent := make(map[string]string) // bodies by keys
+		var mu sync.Mutex
+		sent := make(map[string]string) // bodies by keys; guarded by mu
 		shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			defer mu.Unlock()
 			sent[r.Header.Get("Idempotency-Key")] = string(body)
 			says(201, `{"id":"ord_new",`+string(body[1:]))(w, r)
 		})}
