@@ -49,6 +49,8 @@ func (s *Store) check(ctx context.Context, c *session) error {
 		if err != nil {
 			return err
 		}
+	} else if flaw := s.flaw.Load(); flaw != nil { // which an order has found
+		return *flaw
 	}
 	// This INSERT of no row fails if that of an order would, as a right or a column is missing, the table has
 	// a rule, or the database is read-only. Where orders have a place, none would be asked.

@@ -266,7 +266,7 @@ func kindOf(query string) string {
 		{"SELECT pg_logical_emit_message(", "EMIT"},
 		{"SELECT decode(", "BYTES"},
 		{"SELECT coalesce(bool_and(has_function_privilege(", "EMITS"},
-		{"WITH c AS (SELECT c.oid", "CATALOG"},
+		{"WITH RECURSIVE c AS (SELECT c.oid", "CATALOG"},
 		{"SELECT c.table_name, ", "CATALOG"},
 		{"SELECT m.name, ", "CATALOG"},
 		{"SELECT (SELECT file FROM pragma_database_list", "PRAGMAS"},

@@ -32,11 +32,17 @@ func newPostgreSQL(schema string, emits bool) *postgreSQL {
 			` COLLATE "C"`, ` DEFAULT `+now),
 		// information_schema shows neither materialized views and sequences nor the tables
 		// of others that this role may not use. With quote_all_identifiers, names of types have quotes.
-		catalog: `WITH c AS (SELECT c.oid, c.relname, c.relkind, c.relpersistence, (SELECT min(w.rulename)
+		// A constraint holds in each table alone that inherits from its table, and a partition may be unlogged.
+		catalog: `WITH RECURSIVE c AS (SELECT c.oid, c.relname, c.relkind, (SELECT min(w.rulename)
 				FROM pg_rewrite AS w WHERE w.ev_class = c.oid AND w.ev_type IN ('2', '3')
 				AND c.relname = 'storefront_orders') AS rule
 				FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-				WHERE n.nspname = current_schema() AND c.relname LIKE 'storefront_%')
+				WHERE n.nspname = current_schema() AND c.relname LIKE 'storefront_%'),
+			t AS (SELECT oid, oid AS root FROM c UNION ALL
+				SELECT h.inhrelid, t.root FROM t JOIN pg_inherits AS h ON h.inhparent = t.oid),
+			f AS (SELECT t.root, min(CAST(CAST(p.oid AS regclass) AS TEXT)) FILTER (WHERE p.relpersistence <> 'p')
+				AS unlogged, min(CAST(CAST(p.oid AS regclass) AS TEXT)) FILTER (WHERE p.oid <> t.root) AS heir
+				FROM t JOIN pg_class AS p ON p.oid = t.oid GROUP BY t.root)
 			SELECT CAST(c.relname AS TEXT), CAST(a.attname AS TEXT),
 				CASE WHEN c.relkind IN ('r', 'p') THEN '' ELSE 'not a table of ' END
 				|| replace(format_type(a.atttypid, NULL), '"', '')
@@ -50,11 +56,14 @@ func newPostgreSQL(schema string, emits bool) *postgreSQL {
 				THEN 'hides rows by row security: give this role BYPASSRLS'
 				WHEN c.rule IS NOT NULL THEN 'has a rule in place of a trigger, beside which no order can be inserted: '
 				|| 'DROP RULE ' || quote_ident(c.rule) || ' ON ' || c.relname
+				WHEN f.unlogged IS NOT NULL THEN 'is unlogged and does not survive a crash: ALTER TABLE '
+				|| f.unlogged || ' SET LOGGED'
 				WHEN c.relkind = 'p' THEN 'partitioned'
-				ELSE 'is unlogged and does not survive a crash: ALTER TABLE ' || c.relname
-				|| ' SET LOGGED' END
-			FROM c WHERE c.relkind IN ('r', 'p')
-			AND (c.relkind = 'p' OR c.relpersistence <> 'p' OR row_security_active(c.oid) OR c.rule IS NOT NULL)`,
+				ELSE 'has tables that inherit from it, in which its constraints do not hold: ALTER TABLE '
+				|| f.heir || ' NO INHERIT ' || c.relname END
+			FROM c JOIN f ON f.root = c.oid WHERE c.relkind IN ('r', 'p') AND (c.relkind = 'p'
+				OR f.unlogged IS NOT NULL OR f.heir IS NOT NULL OR row_security_active(c.oid)
+				OR c.rule IS NOT NULL)`,
 		place: `SELECT concat('schema ', current_schema(), ' of database ', current_database(),
 			' at ' || host(inet_server_addr()) || ':' || inet_server_port())`,
 		// What comes first in a search_path may be new there, as the schema of the user's name.

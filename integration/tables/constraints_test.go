@@ -42,6 +42,8 @@ var alterations = map[string][]alteration{
 			"CREATE FOREIGN TABLE storefront_users (id BYTEA, body TEXT) SERVER s", `is "not a table of `,
 			"DROP FOREIGN DATA WRAPPER w CASCADE; CREATE TABLE storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)"},
 		{"ALTER TABLE storefront_orders SET UNLOGGED", "storefront_orders is unlogged", ""},
+		{"CREATE TABLE heir () INHERITS (storefront_orders)", "storefront_orders has tables that inherit from it",
+			"DROP TABLE heir"},
 		{"CREATE RULE noted AS ON INSERT TO storefront_orders DO ALSO NOTHING", "storefront_orders has a rule", ""},
 		{allEmit + "'REVOKE EXECUTE ON FUNCTION ' || oid::regprocedure || ' FROM PUBLIC'" + ofAll +
 			"; GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk; SET ROLE clerk", "",
@@ -51,6 +53,7 @@ var alterations = map[string][]alteration{
 			"storefront_orders hides rows by row security", "RESET ROLE; ALTER TABLE storefront_orders DISABLE ROW LEVEL SECURITY"},
 		{"DROP TABLE storefront_users; CREATE TABLE storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL) " +
 			"PARTITION BY HASH (id); CREATE TABLE users_0 PARTITION OF storefront_users FOR VALUES WITH (MODULUS 1, REMAINDER 0)", "", ""},
+		{"ALTER TABLE users_0 SET UNLOGGED", "storefront_users is unlogged", ""},
 	},
 	"mysql": {
 		{"ALTER TABLE storefront_orders DROP INDEX key_hash", "storefront_orders has no unique constraint on key_hash alone", ""},
