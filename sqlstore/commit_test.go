@@ -598,6 +598,7 @@ func TestErrorOfAcceptIsFinal(t *testing.T) {
 	}
 	for _, text := range []string{"conn closed", "busy buffer", "invalid connection", "database is locked",
 		"database table is locked", "database or disk is full", "unable to open database file",
+		"database schema has changed", "locking protocol",
 		"UNIQUE constraint failed", "SQL statements in progress", "key_hash", "duplicate column name",
 		"sqlite3: database is locked", "Error 1213 (40001): deadlock", "(SQLSTATE 40001)",
 		"multi-db transaction attempted", "VT15001", "EOF", "driver: bad connection", "context deadline exceeded"} {

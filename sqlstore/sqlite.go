@@ -307,6 +307,8 @@ var sqliteClasses = map[int64]class{
 	6:    passing,   // SQLITE_LOCKED
 	13:   passing,   // SQLITE_FULL
 	14:   lost,      // SQLITE_CANTOPEN
+	15:   passing,   // SQLITE_PROTOCOL: many open the file at once
+	17:   passing,   // SQLITE_SCHEMA: others make tables at once, again and again
 	1555: duplicate, // SQLITE_CONSTRAINT_PRIMARYKEY
 	2067: duplicate, // SQLITE_CONSTRAINT_UNIQUE
 	2579: duplicate, // SQLITE_CONSTRAINT_ROWID
@@ -341,9 +343,11 @@ const (
 var sqliteTexts = []textClass{
 	{inProgress, final},
 	{duplicateColumn, exists},
-	{"database is locked", passing},         // SQLITE_BUSY
-	{"database table is locked", passing},   // SQLITE_LOCKED
-	{"database or disk is full", passing},   // SQLITE_FULL
-	{"unable to open database file", lost},  // SQLITE_CANTOPEN
-	{"UNIQUE constraint failed", duplicate}, // SQLITE_CONSTRAINT_UNIQUE
+	{"database is locked", passing},          // SQLITE_BUSY
+	{"database table is locked", passing},    // SQLITE_LOCKED
+	{"database or disk is full", passing},    // SQLITE_FULL
+	{"unable to open database file", lost},   // SQLITE_CANTOPEN
+	{"locking protocol", passing},            // SQLITE_PROTOCOL
+	{"database schema has changed", passing}, // SQLITE_SCHEMA
+	{"UNIQUE constraint failed", duplicate},  // SQLITE_CONSTRAINT_UNIQUE
 }

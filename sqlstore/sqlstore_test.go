@@ -64,6 +64,8 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		"SQLITE_BUSY":                    errors.New("database is locked (5) (SQLITE_BUSY)"),
 		"SQLITE_LOCKED":                  errors.New("database table is locked"),
 		"SQLITE_FULL":                    errors.New("database or disk is full (13)"),
+		"SQLITE_SCHEMA":                  errors.New("database schema has changed: no such table: t (17)"),
+		"SQLITE_PROTOCOL":                errors.New("locking protocol (15)"),
 		"idle-in-transaction timeout":    stateError("25P03"),
 		"transaction timeout":            stateError("25P04"),
 		"prepared statement gone":        stateError("26000"),
