@@ -144,13 +144,12 @@ func documentedProgram(t *testing.T) (program string, commands []string) {
 	return program, commands
 }
 
-// buildDocumented makes the module and returns a function that builds the program, with
-// another time for draining, and an address that is its first argument.
-func buildDocumented(t *testing.T, commands []string, program string) func(draining time.Duration) string {
+// documentedModule makes the module, and returns its folder.
+func documentedModule(t *testing.T, commands []string, program string) (folder string) {
 	t.Helper()
 	root := must.Get(filepath.Abs(repository))(t)
 	dir := t.TempDir()
-	folder := filepath.Join(dir, "shop")
+	folder = filepath.Join(dir, "shop")
 	sums, err := os.ReadFile(filepath.Join(root, "shopdb", "go.sum"))
 	must.OK(t, errors.Join(err,
 		os.Symlink(root, filepath.Join(dir, "storefront")),
@@ -158,20 +157,28 @@ func buildDocumented(t *testing.T, commands []string, program string) func(drain
 		os.WriteFile(filepath.Join(folder, "go.sum"), sums, 0o600),
 		os.WriteFile(filepath.Join(folder, "main.go"), []byte(program), 0o600),
 	))
-	run := func(command string) string {
-		cmd := exec.Command("sh", "-c", command)
-		cmd.Dir = folder
-		cmd.Env = append(os.Environ(), "GOWORK=off")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
 	for _, command := range commands {
-		run(command)
+		runInModule(t, folder, command)
 	}
-	run("go vet . example.com/storefront/cmd/exactlyonce") // which the README runs from there
+	return folder
+}
+
+func runInModule(t *testing.T, folder, command string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+}
+
+// buildDocumented makes the module and returns a function that builds the program, with
+// another time for draining, and an address that is its first argument.
+func buildDocumented(t *testing.T, commands []string, program string) func(draining time.Duration) string {
+	t.Helper()
+	folder := documentedModule(t, commands, program)
+	runInModule(t, folder, "go vet . example.com/storefront/cmd/exactlyonce") // which the README runs from there
 	return func(draining time.Duration) string {
 		const address, pause = `"localhost:8080"`, "10 * time.Second"
 		if strings.Count(program, address) != 1 || strings.Count(program, pause) != 1 {
@@ -180,8 +187,8 @@ func buildDocumented(t *testing.T, commands []string, program string) func(drain
 		text := strings.NewReplacer(address, "os.Args[1]", pause, fmt.Sprint(int64(draining)),
 			`"net/http"`, `"net/http"; "os"`).Replace(program)
 		must.OK(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(text), 0o600))
-		name := filepath.Join(dir, "draining-"+draining.String())
-		run("go build -o " + name + " .")
+		name := filepath.Join(filepath.Dir(folder), "draining-"+draining.String())
+		runInModule(t, folder, "go build -o "+name+" .")
 		return name
 	}
 }
