@@ -160,7 +160,7 @@ func Run(t *testing.T, newClient func(t *testing.T, service Service) Client) {
 }
 
 // RunProgram is like [Run] for a client in any language: a program that reads what it is asked for
-// from its standard input, a line each, and prints what came of it, also a line each. docs/wire.md
+// from its standard input, a line each, and prints what came of it, also a line each. docs/testing.md
 // has the lines, and "go run ./cmd/storefront -faults 7 -- PROGRAM" is the same without a Go test.
 // For each client, the command is started with [Service.URL] in the variable STOREFRONT_URL, 16 at a
 // time. When its standard input ends, it is to end within two seconds. Its standard error is that of

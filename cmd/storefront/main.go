@@ -18,11 +18,12 @@
 // With -faults, it serves nothing, but tries a client, as package clienttest does: the program meets
 // faults, such as an answer that is lost, and what it did wrong is printed, what costs a shop most
 // first. The program reads what it is asked for from its standard input, and prints what came of it,
-// in lines of JSON: docs/wire.md of the repository has them. The number decides what is left to
+// in lines of JSON: docs/testing.md of the repository has them. The number decides what is left to
 // chance; -only chooses faults by kind and name, such as '^orders/.*lost'. The exit status is
 //
 //   - 0 if all that was tried is right,
 //   - 1 if a check failed, or the program did not answer as it must,
+//   - 2 for a bad flag, or if there is no such program,
 //   - 3 if the program sent nothing more and never said what came of a call, or a signal came before
 //     all faults were met.
 //

@@ -31,7 +31,7 @@ const (
 // abilities are what a program may say that it can do, besides orders.
 var abilities = []string{"resume", "lists", "products", "fields", "history"}
 
-// A brokenError says that a program does not do as docs/wire.md says.
+// A brokenError says that a program does not do as docs/testing.md says.
 type brokenError struct{ text string }
 
 func (e *brokenError) Error() string { return e.text }
@@ -188,7 +188,7 @@ func (p *process) ask(ctx context.Context, what request) (got reply, err error) 
 		}
 		p.printed = conformance.Excerpt(line, 200)
 		if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &got) != nil {
-			return wrong("printed %q; its standard output is for such lines of JSON alone as docs/wire.md has",
+			return wrong("printed %q; its standard output is for such lines of JSON alone as docs/testing.md has",
 				p.printed)
 		}
 		if (got.ID != "" || got.IDs != nil || got.Name != "") && got.err() != nil {
