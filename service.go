@@ -105,9 +105,9 @@ type Options struct {
 
 	// ListMaxAge is the same for pages of lists. By default, as with anything less than a second, caches must
 	// always revalidate: a walk sees what the Store has, and a page that has not changed is a 304. With a
-	// longer lifetime, caches put pages of different moments together. A walk then sees exactly once what was
-	// in the list from ListMaxAge before it began until it ended, but may miss items that came later, and have
-	// some that are gone. A cache that ignores Age can double that time.
+	// longer lifetime, caches may mix pages of different ages. A walk then sees exactly once what was in the
+	// list from ListMaxAge before it began until it ended, but may miss newer items and include deleted ones.
+	// A cache that ignores Age can double that time.
 	ListMaxAge time.Duration
 
 	// Shared states that responses are the same for every caller. They are then not marked private,

@@ -22,9 +22,9 @@
 // An order and its key are one row, and a unique constraint decides which of several
 // concurrent statements inserts it. So an order is created once, however often and wherever
 // its request is sent, and whatever fails meanwhile: if the connection is lost, the store sends
-// the order again and learns what became of the first try. A replay is acknowledged only when
-// its order would survive whatever a new order survives: a replay, too, waits for a commit, and
-// so for synchronous standbys; on Vitess, no order is seen before.
+// the order again and learns what became of the first try. A replay is as durable
+// as a new order: it, too, waits for a commit, and so for synchronous standbys; on Vitess, no
+// order is seen before.
 //
 // Which orders survive a crash is up to the database. None of these databases loses a
 // committed order unless a setting allows it, such as fsync=off in PostgreSQL. After a

@@ -149,7 +149,7 @@ func TestOrderWhoseAcceptRunsKeepsItsConnection(t *testing.T) {
 	})
 }
 
-// At the lock of SQLite, who asks at the right instant goes first. So one call at a time asks for it.
+// SQLite's lock is not a queue, so one call at a time asks for it.
 func TestWritesOfSQLiteGoInSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeDB(sqlite)

@@ -19,8 +19,8 @@ type sqlite struct {
 	statements
 	prepared sync.Map // the prepared statements (*sql.Stmt) by their text
 
-	// writing has one slot, for the call that writes. At the lock of SQLite, who asks at the right instant
-	// goes first, and some would wait for ever.
+	// writing has one slot, for the call that writes. SQLite's lock is not a queue: without this, callers
+	// could starve.
 	writing slots.Slots
 }
 

@@ -59,10 +59,10 @@ type Options struct {
 	// CreateOrder returns, and is done when the call's time is up. tx must not be used after
 	// Accept has returned.
 	//
-	// While tx can go on, the error of a lost connection, such as a url.Error or
-	// driver.ErrBadConn of another database, or of a deadline that Accept has set, is final:
-	// the order is not created, and CreateOrder returns the error. But the store treats an
-	// error with the code of a conflict, a time limit or a read-only server as raised by tx.
+	// If tx is still usable, errors from elsewhere are final, such as those of another database
+	// (url.Error, driver.ErrBadConn) or of a deadline that Accept has set: the order is not
+	// created, and CreateOrder returns the error. But the store treats an error with the code
+	// of a conflict, a time limit or a read-only server as raised by tx.
 	//
 	// In SQLite, Accept should be quick: there is one writer at a time, so that all other
 	// orders wait. If several orders share the commit there, the ctx of Accept is not done

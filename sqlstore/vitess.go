@@ -93,8 +93,8 @@ const crossShard = "multi-db transaction attempted"
 
 var (
 	// statementCodes are in the errors of statements that Vitess does not take. Its other codes, such as
-	// those of a fail-over, are of a moment; so are internal errors (VT13001), as of a statement that vtgate
-	// has sent again because its shard gave the rows to another.
+	// those of a fail-over, are transient; so are internal errors (VT13001), as of a statement that vtgate has
+	// sent again because its shard gave the rows to another.
 	statementCodes = regexp.MustCompile(`\bVT(03|05|07|09|10|12)\d{3}\b`)
 
 	// momentary is in errors of a primary that cannot be demoted yet, and of a transaction that can only be

@@ -10,12 +10,12 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// A writers lets those who write a SQLite file go one after the other, also of several processes. SQLite's
-// own lock is no queue: those who wait ask for it now and then, and it goes to who asks first, which is who
-// has just released it. So a process that writes all the time kept the others waiting for seconds.
+// writers is a queue of those that write a file, of all processes. SQLite's own lock is not a queue: a waiter
+// asks for it now and then, and the process that has just released it usually asks first. A process that
+// writes all the time would keep the others waiting for seconds.
 //
-// Who is next has the lock of a file beside the database until SQLite's lock is free. The kernel releases it
-// when a process ends. For one that is frozen while it is next, others wait no longer than patience, once.
+// The next writer holds the lock of a file beside the database until SQLite's lock is free. The kernel
+// releases it when a process ends. If the next writer is frozen, others wait no longer than patience, once.
 type writers struct {
 	next  slots.Slots               // of the one that is next here, or waits for the file's lock
 	file  *os.File                  // nil: of this process alone
