@@ -50,7 +50,7 @@ supervise() {
 systemctl() {
 	local pid
 	case "$*" in
-	daemon-reload) ;;
+	daemon-reload | 'reload prometheus') ;;
 	'enable --now shop') supervise & supervisor=$! ;;
 	'reload nginx') /usr/sbin/nginx -e stderr -c "$dir/nginx.conf" & proxy=$! ;;
 	'kill -s KILL shop') kill -KILL "$(<"$dir/pid")" || true ;; # the last kill may be too short ago
