@@ -19,9 +19,8 @@ import (
 	"example.com/storefront/internal/ijson"
 )
 
-// A Draft is an order that is to be placed, with its Idempotency-Key: sent any number of times, by
-// any number of processes, it becomes one order at most. Keep it for as long as it is not known what
-// became of it. Its methods may be called concurrently.
+// A Draft is an order to place, with its Idempotency-Key: sent any number of times, by any number
+// of processes, it becomes one order at most. Keep it until you know what became of it. Its methods may be called concurrently.
 type Draft struct {
 	key  string
 	body string // of the request: it is sent and kept byte for byte

@@ -16,8 +16,8 @@ import (
 // A RefusedError says that the service has refused a request, and why. If it was an order, nothing
 // was created by any of its tries: the draft can be dropped, or sent again later if the reason may
 // have gone, such as an item that is sold out. It matches [storefront.ErrNotFound] if there is no
-// such product or order, and [errors.ErrUnsupported] if the shop does not serve what is to be read, such as
-// orders.
+// such product or order, and [errors.ErrUnsupported] if the shop does not serve such a thing, as not
+// all serve orders.
 type RefusedError struct {
 	Problem storefront.Problem
 	Draft   *Draft // nil: it was a read

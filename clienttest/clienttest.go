@@ -163,8 +163,7 @@ func Run(t *testing.T, newClient func(t *testing.T, service Service) Client) {
 // from its standard input, a line each, and prints what came of it, also a line each. docs/testing.md
 // has the lines, and "go run ./cmd/storefront -faults 7 -- PROGRAM" is the same without a Go test.
 // For each client, the command is started with [Service.URL] in the variable STOREFRONT_URL, 16 at a
-// time. When its standard input ends, it is to end within two seconds. Its standard error is that of
-// the test.
+// time. It must end within two seconds of its standard input. Its standard error is the test's.
 func RunProgram(t *testing.T, command ...string) {
 	t.Helper()
 	newClient := must.Get(drive.Program(context.Background(), command))(t)

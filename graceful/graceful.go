@@ -94,7 +94,7 @@ func NotifyContext(parent context.Context) (ctx context.Context, stop context.Ca
 		signal.Stop(signals)
 		end(cause)
 		select {
-		case s := <-signals: // it came before Stop, and is to end the program
+		case s := <-signals: // it came before Stop, and must end the program
 			if self, err := os.FindProcess(os.Getpid()); err != nil || self.Signal(s) != nil {
 				os.Exit(1)
 			}

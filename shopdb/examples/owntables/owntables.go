@@ -13,8 +13,8 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// The statements that make the tables. The order of a list is that of bytes, which is
-// how SQLite compares text; PostgreSQL is to be told so.
+// The statements that make the tables. Lists come in byte order, in which SQLite
+// compares text; PostgreSQL does so with COLLATE "C".
 const (
 	PostgresTables = `
 		CREATE TABLE customers (login TEXT COLLATE "C" PRIMARY KEY, name TEXT NOT NULL);
