@@ -54,7 +54,9 @@ systemctl() {
 	case "$*" in
 	daemon-reload | 'reload prometheus') ;;
 	'enable --now shop') supervise & supervisor=$! ;;
-	'reload nginx') /usr/sbin/nginx -e stderr -c "$dir/nginx.conf" & proxy=$! ;;
+	'reload nginx')
+		/usr/sbin/nginx -e stderr -c "$dir/nginx.conf" & proxy=$!
+		until (: </dev/tcp/127.0.0.1/"$tls_port"); do sleep 0.1; done ;;
 	'kill -s KILL shop') kill -KILL "$(<"$dir/pid")" || true ;; # the last kill may be too short ago
 	'restart shop') pid=$(<"$dir/pid"); kill -TERM "$pid"; while kill -0 "$pid"; do sleep 0.1; done ;;
 	*) return 1 ;;
@@ -99,7 +101,7 @@ func TestFirstDayInProduction(t *testing.T) {
 	program, commands := documentedProgram(t)
 	cmd := exec.Command("bash", "-c", script)
 	cmd.Dir = documentedModule(t, commands, program)
-	cmd.Env = append(os.Environ(), "GOWORK=off", "dir="+dir, "PGPORT="+port,
+	cmd.Env = append(os.Environ(), "GOWORK=off", "dir="+dir, "PGPORT="+port, "tls_port="+proxy,
 		"CURL_CA_BUNDLE="+dir+"/etc/shop/cert.pem", "SSL_CERT_FILE="+dir+"/etc/shop/cert.pem")
 	log := filepath.Join(dir, "log")
 	p := must.Get(process.Start(cmd, log))(t)
