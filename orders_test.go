@@ -266,51 +266,72 @@ func TestOrderCommitContext(t *testing.T) {
 	}
 }
 
-// What does not follow the rules is not sent. The log has the names of these fields, and not their values.
+// What does not follow the rules is not sent. The log has the names of these parts, and not their values.
 func TestRefusal(t *testing.T) {
 	long := strings.Repeat("é", 500)
-	for _, test := range []struct {
+	fault := func(detail, pointer string) Fault { return Fault{Detail: detail, Pointer: pointer} }
+	of := func(faults ...Fault) Refusal { return Refusal{Faults: faults} }
+	for _, row := range []struct {
 		refusal Refusal
-		bad     string // the fields that do not follow their rules
+		sent    string // the reason, the detail and the faults
+		named   string // in the log
 	}{
-		{Refusal{Reason: "sold-out", Detail: "The last teapot was sold.", Pointer: "#/item"}, ""},
-		{Refusal{Reason: "over-limit-2", Detail: "At most 5.", Pointer: "#/qty"}, ""},
-		{Refusal{}, ""},
-		{Refusal{Reason: strings.Repeat("a-0z", 16), Detail: long}, ""},
-		{Refusal{Reason: strings.Repeat("a", 65), Detail: "D", Pointer: "#/qty"}, "Reason"},
-		{Refusal{Reason: "Sold-out", Detail: "D", Pointer: ""}, "Reason"},
-		{Refusal{Reason: "sold out", Detail: "D", Pointer: ""}, "Reason"},
-		{Refusal{Reason: "épuisé", Detail: "D", Pointer: ""}, "Reason"},
-		{Refusal{Reason: "r", Detail: long + "x", Pointer: "#/qty"}, "Detail"},
-		{Refusal{Reason: "r", Detail: "\xff", Pointer: ""}, "Detail"},
-		{Refusal{Reason: "r", Detail: "a\uffff", Pointer: ""}, "Detail"},
-		{Refusal{Reason: "r", Detail: "a\nb", Pointer: ""}, "Detail"},
-		{Refusal{Reason: "r", Detail: "D", Pointer: "#/id"}, "Pointer"},
-		{Refusal{Reason: "r", Detail: "D", Pointer: "/item"}, "Pointer"},
-		{Refusal{Reason: "Not To Be Logged", Detail: "nor\tthis", Pointer: "#/nor/this"}, "Reason Detail Pointer"},
+		{Refusal{Reason: "sold-out", Detail: "Sold.", Pointer: "#/item"}, "sold-out|Sold.|#/item:Sold.", ""},
+		{Refusal{Pointer: "#/qty"}, "||#/qty:", ""},
+		{Refusal{Reason: strings.Repeat("a-0z", 16), Detail: long}, strings.Repeat("a-0z", 16) + "|" + long + "|", ""},
+		{Refusal{Reason: strings.Repeat("a", 65), Detail: "D", Pointer: "#/qty"}, "|D|#/qty:D", "Reason"},
+		{Refusal{Reason: "Sold-out"}, "||", "Reason"},
+		{Refusal{Reason: "sold out"}, "||", "Reason"},
+		{Refusal{Reason: "épuisé"}, "||", "Reason"},
+		{Refusal{Reason: "r", Detail: long + "x", Pointer: "#/qty"}, "r||#/qty:", "Detail"},
+		{Refusal{Detail: "\xff"}, "||", "Detail"},
+		{Refusal{Detail: "a\uffff"}, "||", "Detail"},
+		{Refusal{Detail: "D", Pointer: "#/id"}, "|D|", "Pointer"},
+		{Refusal{Detail: "D", Pointer: "/item"}, "|D|", "Pointer"},
+		{Refusal{Reason: "Not To Be Logged", Detail: "nor\tthis", Pointer: "#/nor/this"}, "||", "Reason Detail Pointer"},
+		{of(fault("A", "#/item"), Fault{Detail: "B", Minimum: new(int64(0)), Maximum: new(int64(9))}),
+			"||#/item:A :B[0,9]", ""},
+		{Refusal{Detail: "D", Pointer: "#/fields", Faults: []Fault{fault("A", "#/fields/a/0/~0~1%20é")}},
+			"|D|#/fields:D :A", "Faults[0].Pointer"},
+		{of(fault("A", "#/fields/a~1b/0/%C3%A9")), "||#/fields/a~1b/0/%C3%A9:A", ""},
+		{of(fault("A", "#/fields/a~2"), fault("B", "#/fields/%zz"), fault("C", "#/fieldsx"), fault("D", "#/id"),
+			fault("E", "#/fields/%ff"), fault("F", "#/fields/"+strings.Repeat("a", 2048))), "||:A :B :C :D :E :F",
+			"Faults[0].Pointer Faults[1].Pointer Faults[2].Pointer Faults[3].Pointer Faults[4].Pointer " +
+				"Faults[5].Pointer"},
+		{of(fault("\n", ""), fault("", "#/qty"), Fault{Detail: "A", Header: "X", Parameter: "p"}), "||:A",
+			"Faults[0].Detail Faults[2].Parameter Faults[2].Header"},
 	} {
-		h, log := logged(failing(&test.refusal))
+		h, log := logged(failing(&row.refusal))
+		before := fmt.Sprint(row.refusal)
 		p := postOrder(h, "k", teapots).wantProblem(t, 422, "order-refused")
-		given, sent := test.refusal, Refusal{Reason: p.Reason,
-			Detail: strings.TrimPrefix(p.Detail, "The order was refused.")}
-		if len(p.Errors) == 1 && p.Errors[0].Detail == p.Detail {
-			sent.Pointer = p.Errors[0].Pointer
+		var faults []string
+		for _, f := range p.Errors {
+			text := f.Pointer + ":" + strings.TrimPrefix(f.Detail, "The order was refused.")
+			if f.Minimum != nil {
+				text += fmt.Sprintf("[%d,%d]", *f.Minimum, *f.Maximum)
+			}
+			faults = append(faults, text)
 		}
-		for name, field := range map[string]struct{ given, sent string }{
-			"Reason": {given.Reason, sent.Reason}, "Detail": {given.Detail, sent.Detail},
-			"Pointer": {given.Pointer, sent.Pointer},
-		} {
-			bad, want := strings.Contains(test.bad, name), field.given
-			if bad {
-				want = ""
-			}
-			if named := strings.Contains(log.String(), `"`+name+`"`); field.sent != want || named != bad {
-				t.Errorf("the %s of %+v: %q is sent, and the log is %q", name, given, field.sent, log)
-			}
-			if bad && strings.Contains(log.String(), field.given) {
-				t.Errorf("the log has the %s: %s", name, log)
-			}
+		sent := p.Reason + "|" + strings.TrimPrefix(p.Detail, "The order was refused.") + "|" + strings.Join(faults, " ")
+		if sent != row.sent {
+			t.Errorf("%v: %q is sent, want %q", row.refusal, sent, row.sent)
 		}
+		var line struct{ Parts []string }
+		json.Unmarshal([]byte(log.String()), &line)
+		if named := strings.Join(line.Parts, " "); named != row.named {
+			t.Errorf("%v: the log names %q, want %q", row.refusal, named, row.named)
+		}
+		if strings.Contains(log.String(), "Not To Be Logged") || strings.Contains(log.String(), "nor") {
+			t.Errorf("the log has the parts: %s", log)
+		}
+		if after := fmt.Sprint(row.refusal); before != after {
+			t.Errorf("the store's refusal has become %s", after)
+		}
+	}
+	many := Refusal{Detail: strings.Repeat(`"`, 1000), Pointer: "#/item",
+		Faults: slices.Repeat([]Fault{{Detail: strings.Repeat("x", 1000)}}, 200)}
+	if got := postOrder(quiet(failing(&many)), "k", teapots); len(got.body) > 16<<10 {
+		t.Errorf("200 faults of 1,000 bytes are answered with %d bytes", len(got.body))
 	}
 }
 

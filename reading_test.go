@@ -3,15 +3,11 @@ package storefront
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // What can be seen on the wire of fields and of orders that are read back is recorded in testdata/contract.
@@ -181,58 +177,6 @@ func TestFieldsAreJSON(t *testing.T) {
 	}
 }
 
-// Each kind of what does not follow the rules of a Refusal's faults is left out, and named in the log.
-func TestFaultsOfARefusal(t *testing.T) {
-	most := strings.Repeat("x", 1000)
-	many := slices.Repeat([]Fault{{Detail: most}}, 200)
-	for _, row := range []struct {
-		refusal Refusal
-		sent    string
-		named   string
-	}{
-		{Refusal{Faults: []Fault{{Detail: "A", Pointer: "#/item"},
-			{Detail: "B", Minimum: new(int64(0)), Maximum: new(int64(9))}}},
-			"#/item:A :B[0,9]", ""},
-		{Refusal{Detail: "D", Pointer: "#/fields", Faults: []Fault{{Detail: "A", Pointer: "#/fields/a/0/~0~1%20é"}}},
-			"#/fields:D :A", "Faults[0].Pointer"},
-		{Refusal{Faults: []Fault{{Detail: "A", Pointer: "#/fields/a~1b/0/%C3%A9"}}}, "#/fields/a~1b/0/%C3%A9:A", ""},
-		{Refusal{Faults: []Fault{{Detail: "A", Pointer: "#/fields/a~2"}, {Detail: "B", Pointer: "#/fields/%zz"},
-			{Detail: "C", Pointer: "#/fieldsx"}, {Detail: "D", Pointer: "#/id"}, {Detail: "E", Pointer: "#/fields/%ff"},
-			{Detail: "F", Pointer: "#/fields/" + strings.Repeat("a", 2048)}}},
-			":A :B :C :D :E :F",
-			"Faults[0].Pointer Faults[1].Pointer Faults[2].Pointer Faults[3].Pointer Faults[4].Pointer " +
-				"Faults[5].Pointer"},
-		{Refusal{Faults: []Fault{{Detail: "\n"}, {Pointer: "#/qty"}, {Detail: "A", Header: "X", Parameter: "p"}}},
-			":A", "Faults[0].Detail Faults[2].Parameter Faults[2].Header"},
-	} {
-		h, log := logged(failing(&row.refusal))
-		var sent []string
-		before := fmt.Sprintf("%v", row.refusal)
-		for _, f := range postOrder(h, "k", teapots).wantProblem(t, 422, "order-refused").Errors {
-			text := f.Pointer + ":" + f.Detail
-			if f.Minimum != nil {
-				text += fmt.Sprintf("[%d,%d]", *f.Minimum, *f.Maximum)
-			}
-			sent = append(sent, text)
-		}
-		if got := strings.Join(sent, " "); got != row.sent {
-			t.Errorf("%v: %q is sent, want %q", row.refusal, got, row.sent)
-		}
-		for _, name := range strings.Fields(row.named) {
-			if !strings.Contains(log.String(), `"`+name+`"`) {
-				t.Errorf("%v: the log does not name %s: %s", row.refusal, name, log)
-			}
-		}
-		if after := fmt.Sprintf("%v", row.refusal); before != after {
-			t.Errorf("the store's refusal has become %s", after)
-		}
-	}
-	h, _ := logged(failing(&Refusal{Detail: strings.Repeat(`"`, 1000), Pointer: "#/item", Faults: many}))
-	if got := postOrder(h, "k", teapots); len(got.body) > 16<<10 {
-		t.Errorf("200 faults of 1,000 bytes are answered with %d bytes", len(got.body))
-	}
-}
-
 func TestResourceWith(t *testing.T) {
 	r := MustResource("ord_1", map[string]any{"item": "teapot", "qty": 2})
 	for _, row := range []struct {
@@ -258,46 +202,5 @@ func TestResourceWith(t *testing.T) {
 	}
 	if got, err := (Resource{}).With(nil); err == nil {
 		t.Errorf("the zero Resource with nothing: %v", got)
-	}
-}
-
-func TestMemStoreReadsBackWhatItHas(t *testing.T) {
-	var m MemStore
-	create := func(scope, key, id string) {
-		t.Helper()
-		k := IdempotencyKey{Scope: scope, Value: key}
-		if _, err := m.CreateOrder(t.Context(), k, Order{ID: id, Item: "teapot", Qty: 1}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	page := func(scope, after string, limit int) (ids []string) {
-		t.Helper()
-		orders, err := m.ListOrders(t.Context(), scope, after, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range orders {
-			ids = append(ids, o.ID())
-		}
-		return ids
-	}
-	create("ann", "1", "b")
-	create("bob", "1", "a")
-	create("ann", "2", "d")
-	if diff := cmp.Diff([]string{"d", "b"}, page("ann", "", 9)); diff != "" {
-		t.Error(diff)
-	}
-	create("ann", "3", "c") // between two that are there, after the first read
-	for after, want := range map[string][]string{
-		"": {"d", "c"}, "d": {"c", "b"}, "c": {"b"}, "bb": {"b"}, "a": nil} {
-		if diff := cmp.Diff(want, page("ann", after, 2)); diff != "" {
-			t.Errorf("after %q: %s", after, diff)
-		}
-	}
-	if _, err := m.GetOrder(t.Context(), "ann", "a"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("an order of bob's, for ann: %v", err)
-	}
-	if o, err := m.GetOrderByKey(t.Context(), "bob", "1"); err != nil || o.ID() != "a" {
-		t.Errorf("by key: %v, %v", o, err)
 	}
 }

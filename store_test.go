@@ -281,14 +281,6 @@ func TestAccept(t *testing.T) {
 			t.Errorf("%v, %v after %d calls", got, err, calls)
 		}
 	})
-	t.Run("its error is returned as it is, and nothing is created", func(t *testing.T) {
-		want := fmt.Errorf("no: %w", &Refusal{Reason: "no"})
-		m := &MemStore{Accept: func(context.Context, IdempotencyKey, Order) error { return want }}
-		got, err := m.CreateOrder(t.Context(), key("k"), order("ord_1"))
-		if !got.Equal((Order{})) || err != want || len(m.Orders()) > 0 || len(m.keys) > 0 {
-			t.Errorf("%v, %v, want %v; orders %v and %d keys", got, err, want, m.Orders(), len(m.keys))
-		}
-	})
 	t.Run("may use the collections", func(t *testing.T) {
 		m := oldStore()
 		m.Accept = func(_ context.Context, _ IdempotencyKey, o Order) error {
