@@ -515,7 +515,7 @@ func TestSharedCommitOfSQLiteEndsInTime(t *testing.T) {
 		}
 		created := 0
 		for item, err := range callsOf(t, store, items) {
-			_, there := f.server.state.orders["ord_"+item]
+			there := f.server.order("", "ord_"+item) != nil
 			if there != (err == nil) || err != nil && !errors.Is(err, storefront.ErrUnavailable) {
 				t.Errorf("the call for %s returned %v; its order is there: %t", item, err, there)
 			}

@@ -3,11 +3,14 @@ package sqlstore_test
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -110,8 +113,7 @@ var (
 	errChecked     = number(4025)
 	errInvalidConn = errors.New("invalid connection") // of go-sql-driver/mysql
 
-	errNoAnswer = errors.New("there is no answer")
-	errPassOn   = errors.New("the server is to answer")
+	errPassOn = errors.New("the server is to answer")
 )
 
 // A fate is what happens to a statement.
@@ -138,30 +140,21 @@ type fakeDB struct {
 	engine engine  // if server is nil, the engine of the server that open makes
 	server *server // nil: open makes one
 
-	// connect, if it is not nil, is called for each connection, which fails with its
-	// error.
+	// All of these may be nil. Each connection, and each statement of a kind, fails with the error of:
 	connect func(ctx context.Context) error
+	before  func(ctx context.Context, kind string) error
 
-	// before, if it is not nil, is called before each statement of a kind, which fails with
-	// its error.
-	before func(ctx context.Context, kind string) error
-
-	// run, if it is not nil, answers the statements on the n-th connection, from 0 on, in
-	// place of the server. It returns the rows of a query, or as many rows as a statement
-	// affects. The server itself answers if run returns errPassOn, and it answers the
-	// questions by which the store finds out what it is connected to.
+	// run answers the statements on the n-th connection, from 0 on, in place of the server. It returns the rows
+	// of a query, or as many rows as a statement affects. The server itself answers if run returns errPassOn,
+	// and it answers the questions by which the store finds out what it is connected to.
 	run func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error)
 
-	// catalog, if it is not nil, returns what the database says of its tables; it says nothing otherwise.
-	catalog func() [][]driver.Value
+	catalog func() [][]driver.Value // what the database says of its tables; nil: nothing
+	names   []string                // of the servers that the connections lead to, in turn
 
-	// names, if it is not nil, has the names of the servers that the connections lead to, in turn.
-	names []string
-
-	silent atomic.Int32 // how many of the first connections get no answers
-	away   atomic.Bool  // the server says that it is starting up
-
-	asks time.Duration // how long a connection must have been idle for the driver to ask whether the server is there; 0: it never asks
+	silent atomic.Int32  // how many of the first connections get no answers
+	away   atomic.Bool   // the server says that it is starting up
+	asks   time.Duration // how long a connection is idle before the driver asks whether the server is there; 0: for ever
 
 	mu       sync.Mutex
 	conns    []*fakeConn
@@ -211,33 +204,11 @@ func (f *fakeDB) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, err
 		}
 	}
-	f.server.mu.Lock()
-	defer f.server.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := &fakeConn{session: f.server.connect(), db: f, n: len(f.conns)}
+	c := &fakeConn{server: f.server, db: f, n: len(f.conns), gone: make(chan struct{})}
 	f.conns = append(f.conns, c)
-	f.serving.Go(c.run)
 	return c, nil
-}
-
-// A call is a statement on its way.
-type call struct {
-	kind    string
-	query   string
-	args    []driver.Value
-	fate    fate
-	left    chan struct{} // closed when the client no longer waits
-	replies chan reply    // has room for two, so that no reply blocks
-}
-
-// A reply is the server's answer to a statement.
-type reply struct {
-	rows     [][]driver.Value
-	affected int
-	more     bool // another reply follows, and tells whether the statement was committed
-	broken   bool // the connection breaks
-	err      error
 }
 
 var (
@@ -245,6 +216,33 @@ var (
 	qualifier = regexp.MustCompile(`("[^"]*"|\w+)\.(storefront_)`)
 	subjected = regexp.MustCompile(`(?:FROM|INTO|UPDATE) storefront_(\w+)`)
 )
+
+// known are the kinds of statements by how these begin, but for those of one table.
+var known = [][2]string{
+	{"BEGIN", "BEGIN"}, {"COMMIT", "COMMIT"}, {"ROLLBACK TO ", "ROLLBACK TO"}, {"ROLLBACK", "ROLLBACK"},
+	{"SAVEPOINT ", "SAVEPOINT"}, {"RELEASE ", "RELEASE"}, {"PING", "PING"}, {"NOTIFY ", "NOTIFY"},
+	{"note ", "NOTE"}, {"INSERT INTO outbox", "NOTE"}, // of an argument, if it has one
+	{"SELECT version()", "VERSION"}, {"SELECT @@sql_select_limit, ", "LIMIT"}, {"SHOW VARIABLES ", "VARIABLES"},
+	{"SHOW STATUS ", "VARIABLES"}, {"SHOW REPLICA STATUS", "SOURCE"}, {"SELECT decode(", "BYTES"},
+	{"SELECT quote_ident(current_schema())", "SCHEMA"}, {"SELECT coalesce(bool_and(has_function_privilege(", "EMITS"},
+	{"SELECT (SELECT file FROM pragma_database_list", "PRAGMAS"}, {"WITH RECURSIVE c AS (SELECT c.oid", "CATALOG"},
+	{"SELECT c.table_name, ", "CATALOG"}, {"SELECT m.name, ", "CATALOG"}, {"SELECT pg_logical_emit_message(", "EMIT"},
+	{"SELECT CAST(pg_postmaster_start_time()", "SERVER"},
+	{"SELECT CONCAT(@@hostname, ':', @@port, ', server_id ', @@server_id) FOR UPDATE", "WRITER"},
+	{"SELECT CONCAT(@@hostname", "SERVER"}, {"SELECT concat_ws(' ', pg_postmaster_start_time()", "SERVERS"},
+	{"SELECT CONCAT_WS(' ', @@hostname", "SERVERS"}, {"SELECT CAST(", "CLOCK"}, {"SELECT TIMESTAMPDIFF(", "CLOCK"},
+	{"SELECT key_hash FROM storefront_orders ", "TAKEN"}, {"SELECT id, CASE ", "DUE KEYS"},
+	{"SELECT key_hash, CASE ", "DUE KEYS"}, {"SELECT CASE WHEN i.indisvalid ", "INDEX"}, {"SELECT 'ready' FROM ", "INDEX"},
+	{"SELECT id, item, qty, fields, created_ms, scope FROM storefront_orders ", "ORDERS"},
+	{"CREATE INDEX ", "MAKE INDEX"}, {"DROP INDEX ", "DROP INDEX"},
+}
+
+// ofTables are the kinds of statements by their table and verb. The other tables have resources.
+var ofTables = map[string]string{
+	"schema SELECT": "TABLES", "schema UPDATE": "FORGOTTEN", "orders INSERT": "INSERT", "orders SELECT": "REPLAY",
+	"orders UPDATE": "FORGET", "replays INSERT": "SETTLE", "users INSERT": "PUT", "users DELETE": "DELETE",
+	"users SELECT": "READ", "products SELECT": "READ", "widgets SELECT": "READ",
+}
 
 // kindOf returns a word for what a statement does, or "" if the statement is unknown. It goes
 // by the verb and the table alone.
@@ -254,82 +252,181 @@ func kindOf(query string) string {
 	}
 	text := qualifier.ReplaceAllString(strings.Join(strings.Fields(query), " "), "$2")
 	text = strings.Replace(text, "/*vt+ CONSOLIDATOR=disabled */ ", "", 1)
-	known := [][2]string{
-		{"SELECT version()", "VERSION"},
-		{"SELECT @@sql_select_limit, ", "LIMIT"},
-		{"SHOW VARIABLES ", "VARIABLES"},
-		{"SHOW STATUS ", "VARIABLES"},
-		{"SHOW REPLICA STATUS", "SOURCE"},
-		{"SELECT quote_ident(current_schema())", "SCHEMA"},
-		{"PING", "PING"},
-		{"SELECT 1", "PROBE"},
-		{"SELECT pg_logical_emit_message(", "EMIT"},
-		{"SELECT decode(", "BYTES"},
-		{"SELECT coalesce(bool_and(has_function_privilege(", "EMITS"},
-		{"WITH RECURSIVE c AS (SELECT c.oid", "CATALOG"},
-		{"SELECT c.table_name, ", "CATALOG"},
-		{"SELECT m.name, ", "CATALOG"},
-		{"SELECT (SELECT file FROM pragma_database_list", "PRAGMAS"},
-		{"SELECT CAST(pg_postmaster_start_time()", "SERVER"},
-		{"SELECT CONCAT(@@hostname, ':', @@port, ', server_id ', @@server_id) FOR UPDATE", "WRITER"},
-		{"SELECT CONCAT(@@hostname", "SERVER"},
-		{"NOTIFY ", "NOTIFY"},
-		{"SELECT concat_ws(' ', pg_postmaster_start_time()", "SERVERS"},
-		{"SELECT CONCAT_WS(' ', @@hostname", "SERVERS"},
-		{"SELECT CAST(", "CLOCK"},
-		{"SELECT TIMESTAMPDIFF(", "CLOCK"},
-		{"BEGIN", "BEGIN"},
-		{"SAVEPOINT ", "SAVEPOINT"},
-		{"RELEASE ", "RELEASE"},
-		{"ROLLBACK TO ", "ROLLBACK TO"},
-		{"ROLLBACK", "ROLLBACK"},
-		{"COMMIT", "COMMIT"},
-		{"note ", "NOTE"},
-		{"INSERT INTO outbox", "NOTE"}, // of an argument, if it has one
-		{"SELECT key_hash FROM storefront_orders ", "TAKEN"},
-		{"SELECT id, item, qty, fields, created_ms, scope FROM storefront_orders ", "ORDERS"},
-		{"SELECT CASE WHEN i.indisvalid ", "INDEX"},
-		{"SELECT 'ready' FROM ", "INDEX"},
-		{"CREATE INDEX ", "MAKE INDEX"},
-		{"DROP INDEX ", "DROP INDEX"},
-		{"SELECT id, CASE ", "DUE KEYS"},
-		{"SELECT key_hash, CASE ", "DUE KEYS"},
-	}
-	if table := subjected.FindStringSubmatch(text); table != nil {
-		known = append(known, map[string][][2]string{
-			"schema":  {{"SELECT version, COALESCE(", "KEPT"}, {"SELECT", "TABLES"}, {"UPDATE", "FORGOTTEN"}},
-			"orders":  {{"INSERT", "INSERT"}, {"SELECT", "REPLAY"}, {"UPDATE", "FORGET"}},
-			"replays": {{"INSERT", "SETTLE"}},
-		}[table[1]]...)
-		if slices.Contains([]string{"users", "products", "widgets"}, table[1]) {
-			known = append(known, [][2]string{{"INSERT", "PUT"}, {"DELETE", "DELETE"}, {"SELECT", "READ"}}...)
-		}
-	}
 	kind := ""
 	for _, k := range known {
-		if strings.HasPrefix(text, k[0]) {
+		if kind == "" && strings.HasPrefix(text, k[0]) {
 			kind = k[1]
-			break
+		}
+	}
+	if table := subjected.FindStringSubmatch(text); kind == "" && table != nil {
+		verb, _, _ := strings.Cut(text, " ")
+		kind = ofTables[table[1]+" "+verb]
+		if strings.HasPrefix(text, "SELECT version, COALESCE(") {
+			kind = "KEPT"
 		}
 	}
 	kinds.Store(query, kind)
 	return kind
 }
 
-// tableOf returns the table of a statement, such as users.
-func tableOf(query string) string {
-	return subjected.FindStringSubmatch(qualifier.ReplaceAllString(strings.Join(strings.Fields(query), " "), "$2"))[1]
+// A server is a database in memory. Nothing fails or takes time but what a test says.
+type server struct {
+	engine    engine
+	variables map[string]string      // of MySQL
+	says      map[string]any         // by the kind of a statement, its answer: a value, a row, rows or an error
+	took      time.Duration          // how long a statement takes
+	let       chan struct{}          // if it is not nil, each commit of orders receives once from it
+	meets     func(kind string) fate // if it is not nil, decides the fate of a statement of a kind
+
+	mu      sync.Mutex // never held while time passes
+	orders  []*orderRow
+	notes   map[any]int // how often each was noted
+	locks   map[string]*tx
+	early   bool       // the next statement of its own is answered before its commit
+	commits [][]string // the items of the orders of each commit that has begun
+	misused bool       // a result was asked for its rows after its connection was given back
 }
 
-// A fakeConn is the client's end of a connection.
+type orderRow struct {
+	id, item, fields, scope, hash string
+	qty, ms                       int64
+	fingerprint                   [32]byte
+}
+
+// A change is an order, or what was noted, or neither: a row that no test looks at.
+type change struct {
+	order *orderRow
+	note  any
+}
+
+func newServer(engine engine) *server {
+	s := &server{
+		engine: engine, locks: make(map[string]*tx), notes: make(map[any]int),
+		variables: map[string]string{
+			"autocommit": "ON", "wsrep_provider_name": "", // as in MariaDB without Galera
+		},
+	}
+	s.says = map[string]any{
+		"VERSION": [...]any{
+			"PostgreSQL 15.4 on x86_64-pc-linux-gnu", sqliteError("SQL logic error: no such function: version (1)"), "10.11.6-MariaDB",
+		}[engine],
+		"LIMIT":   []driver.Value{"18446744073709551615", int64(0)},
+		"SCHEMA":  []driver.Value{"public", "UTF8", "UTF8", "origin"},
+		"CATALOG": s.error("42501", "not authorized (23)", 1142), // for a role that may not know
+		"PRAGMAS": []driver.Value{"shop.db", "wal", int64(0), int64(0)},
+		"BYTES":   []byte(`\`),
+		"EMITS":   true,
+		"KEPT":    []driver.Value{int64(1), int64(0), int64(0)},
+		"TABLES":  []driver.Value{int64(1), int64(1)}, // their version, and the oldest that may use them
+		"SERVER":  "the server", "SERVERS": "the server", "WRITER": "the server",
+	}
+	for _, kind := range []string{"SOURCE", "READ", "PING", "NOTIFY", "DUE KEYS", "FORGET", "FORGOTTEN"} { // no key is due
+		s.says[kind] = [][]driver.Value{}
+	}
+	return s
+}
+
+// addOrder adds an order.
+func (s *server) addOrder(key storefront.IdempotencyKey, o storefront.Order) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.orders = append(s.orders, &orderRow{o.ID, o.Item, string(o.Fields), key.Scope, keyHash(key), o.Qty,
+		o.CreatedAt.UnixMilli(), key.Fingerprint})
+}
+
+// order returns the order that has a key or, if hash is "", an ID; or nil.
+func (s *server) order(hash, id string) *orderRow {
+	for _, o := range s.orders {
+		if hash != "" && o.hash == hash || hash == "" && o.id == id {
+			return o
+		}
+	}
+	return nil
+}
+
+// addResource makes r the resource that each read finds.
+func (s *server) addResource(r storefront.Resource) {
+	s.says["READ"] = []driver.Value{[]byte(r.ID()), r.String()}
+}
+
+// begun returns the items of the orders of each commit that has begun.
+func (s *server) begun() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprint(s.commits)
+}
+
+// mostShared returns how many orders the largest commit had.
+func (s *server) mostShared() (most int) {
+	for _, items := range s.commits {
+		most = max(most, len(items))
+	}
+	return most
+}
+
+// keyHash returns the value of the column key_hash, as the package's documentation has it.
+func keyHash(key storefront.IdempotencyKey) string {
+	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, uint64(len(key.Scope))), key.Scope+key.Value...))
+	return string(sum[:])
+}
+
+// endAll ends all transactions, as a server does that falls.
+func (s *server) endAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, holder := range s.locks {
+		holder.end()
+	}
+}
+
+// error returns the one of three errors that fits the engine.
+func (s *server) error(state stateError, text sqliteError, n uint16) error {
+	return [...]error{postgres: state, sqlite: text, mysql: number(n)}[s.engine]
+}
+
+// errRejected returns the error of a constraint that rejects an order.
+func (s *server) errRejected() error {
+	return [...]error{postgres: stateError("23514"), sqlite: sqliteError("CHECK constraint failed: item (275)"), mysql: errChecked}[s.engine]
+}
+
+// A tx is a transaction in progress. It keeps its locks until it ends. If it has written
+// nothing, its commit takes no time.
+type tx struct {
+	server  *server
+	changes []change
+	marks   []int // its savepoints: the number of changes before each
+	failed  bool  // in PostgreSQL, it can only be rolled back
+	ended   chan struct{}
+}
+
+func newTx(s *server) *tx { return &tx{server: s, ended: make(chan struct{})} }
+
+// end ends the transaction, and releases its locks.
+func (t *tx) end() {
+	select {
+	case <-t.ended:
+		return
+	default:
+	}
+	maps.DeleteFunc(t.server.locks, func(_ string, holder *tx) bool { return holder == t })
+	close(t.ended)
+}
+
+// A fakeConn is a connection.
 type fakeConn struct {
-	*session
+	*server
 	db    *fakeDB
 	n     int // the index in db.conns
 	dead  bool
 	used  time.Time       // when it was last used
 	begun context.Context // the ctx of the transaction in progress
 	given int             // how often the connection was given back
+
+	// The server's end:
+	tx        *tx
+	readOnly  error         // the error of all writes
+	gone      chan struct{} // closed when the client has left
+	statement sync.WaitGroup
 }
 
 // answer returns what db.run answers, or errPassOn.
@@ -365,33 +462,58 @@ func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value
 	return c.db.run(ctx, c.n, query, args)
 }
 
-// send sends a statement.
-func (c *fakeConn) send(ctx context.Context, query string, args []driver.Value) (*call, error) {
+// A call is a statement on its way.
+type call struct {
+	kind, query string
+	args        []driver.Value
+	fate        fate
+	left        chan struct{} // closed when the client no longer waits
+}
+
+// A reply is the server's answer to a statement.
+type reply struct {
+	rows     [][]driver.Value
+	affected int
+	err      error
+}
+
+var (
+	errBroken = errors.New("the connection breaks")
+	errSilent = errors.New("there is no answer")
+)
+
+// do runs a statement, which goes on when the client no longer waits for it.
+func (c *fakeConn) do(ctx context.Context, query string, named []driver.NamedValue) (reply, error) {
+	sent := &call{kind: kindOf(query), query: query, left: make(chan struct{})}
+	for _, arg := range named {
+		sent.args = append(sent.args, arg.Value)
+	}
+	if rows, err := c.answer(ctx, query, sent.args); err != errPassOn {
+		return reply{rows: rows, affected: len(rows)}, err
+	}
 	if c.dead {
-		return nil, driver.ErrBadConn
+		return reply{}, driver.ErrBadConn
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return reply{}, err
 	}
-	sent := &call{kind: kindOf(query), query: query, args: args, left: make(chan struct{}), replies: make(chan reply, 2)}
 	if c.meets != nil {
 		sent.fate = c.meets(sent.kind)
 	}
 	c.used = time.Now()
-	c.calls <- sent
-	return sent, nil
-}
-
-// await waits for the next reply.
-func (c *fakeConn) await(ctx context.Context, sent *call) (reply, error) {
+	replies := make(chan reply, 1)
+	c.statement.Go(func() { replies <- c.serve(sent) })
 	begun := cmp.Or(c.begun, ctx) // when begun is done, database/sql rolls back, and waits for this call
 	if c.engine == mysql {
 		begun = ctx // the driver of MySQL looks at ctx alone
 	}
 	select {
-	case r := <-sent.replies:
-		if r.broken {
+	case r := <-replies:
+		if r.err == errBroken {
 			c.hangUp()
+			if r.err = io.ErrUnexpectedEOF; c.engine == mysql {
+				r.err = errInvalidConn
+			}
 		}
 		return r, r.err
 	case <-ctx.Done():
@@ -402,59 +524,320 @@ func (c *fakeConn) await(ctx context.Context, sent *call) (reply, error) {
 	return reply{}, cmp.Or(ctx.Err(), begun.Err())
 }
 
-// hangUp closes the client's end of the connection. A statement under way goes on.
+// hangUp closes the connection. A statement under way goes on, and then the server rolls back the
+// transaction that is left behind.
 func (c *fakeConn) hangUp() {
-	if !c.dead {
-		c.dead = true
-		close(c.gone)
-		close(c.calls)
+	if c.dead {
+		return
+	}
+	c.dead = true
+	close(c.gone)
+	c.db.serving.Go(func() {
+		c.statement.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.abort()
+	})
+}
+
+func (c *fakeConn) abort() {
+	if c.tx != nil {
+		c.tx.end()
+		c.tx = nil
 	}
 }
 
-func (c *fakeConn) ExecContext(ctx context.Context, query string, named []driver.NamedValue) (driver.Result, error) {
-	args := values(named)
-	if rows, err := c.answer(ctx, query, args); err != errPassOn {
-		return &fakeResult{c, c.given, len(rows)}, err
+// pass lets time pass until the client has gone. It unlocks the server meanwhile.
+func (c *fakeConn) pass(d time.Duration) {
+	if d <= 0 {
+		return
 	}
-	sent, err := c.send(ctx, query, args)
-	if err != nil {
-		return nil, err
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	select {
+	case <-time.After(d):
+	case <-c.gone:
 	}
-	r := reply{more: true}
-	for r.more && err == nil {
-		r, err = c.await(ctx, sent)
+}
+
+// serve lets a statement travel, executes it, and lets the answer travel, if there is one.
+func (c *fakeConn) serve(sent *call) reply {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pass(c.took / 2)
+	r := c.process(sent)
+	if r.err == errSilent {
+		if sent.fate == hung || sent.fate == stuck {
+			c.pass(time.Minute)
+		}
+		r.err = errBroken
 	}
+	c.pass(c.took / 2)
+	return r
+}
+
+func (c *fakeConn) process(sent *call) (r reply) {
+	switch {
+	case c.tx != nil && c.tx.failed && sent.kind != "ROLLBACK TO" && sent.kind != "ROLLBACK":
+		return reply{err: stateError("25P02")}
+	case sent.fate == stuck:
+		return reply{err: errSilent}
+	case sent.fate == unsent:
+		return reply{err: errBroken}
+	case sent.fate == refused, sent.fate == aborted:
+		return reply{err: c.refuse(sent)}
+	case sent.fate == demoted:
+		c.readOnly = c.error("25006", "", 1290)
+	}
+	t, alone := c.tx, c.tx == nil
+	if alone {
+		t = newTx(c.server)
+	}
+	before := len(t.changes)
+	r.rows, r.affected, r.err = c.execute(t, sent)
+	switch {
+	case r.err == errSilent:
+	case r.err != nil:
+		t.changes, t.failed = t.changes[:before], c.engine == postgres
+		if alone {
+			t.end()
+		}
+	case alone && c.tx == nil: // it is no BEGIN
+		r.err = c.commit(t, sent)
+		c.early = !c.early
+	}
+	switch sent.fate {
+	case hung:
+		r.err = errSilent
+	case lost:
+		r.err = errBroken
+	}
+	// The server may send the rows before the commit.
+	if r.err != nil && !(alone && c.early && c.engine != sqlite) {
+		r.rows = nil
+	}
+	return r
+}
+
+// refuse ends a statement with an error that may pass, and its transaction where the engine does that.
+func (c *fakeConn) refuse(sent *call) error {
+	full := c.tx != nil && sent.fate == aborted // the disk of SQLite
+	switch {
+	case c.tx == nil:
+	case c.engine == mysql && sent.kind != "ROLLBACK", c.engine == postgres && sent.kind == "COMMIT", c.engine == sqlite && full:
+		c.abort()
+	case c.engine == postgres:
+		c.tx.failed = true
+	}
+	if full {
+		return c.error("40001", "database or disk is full (13)", 1213)
+	}
+	return c.error("55P03", errBusy, 1020)
+}
+
+// execute executes a statement in t.
+func (c *fakeConn) execute(t *tx, sent *call) (rows [][]driver.Value, affected int, err error) {
+	if value, ok := c.says[sent.kind]; ok {
+		switch value := value.(type) {
+		case error:
+			return nil, 0, value
+		case [][]driver.Value:
+			return value, 0, nil
+		case []driver.Value:
+			return [][]driver.Value{value}, 0, nil
+		}
+		return [][]driver.Value{{value}}, 0, nil
+	}
+	switch sent.kind {
+	case "VARIABLES":
+		for _, name := range slices.Sorted(maps.Keys(c.variables)) {
+			if strings.Contains(sent.query, "'"+name+"'") || strings.HasPrefix(name, "rpl_") {
+				rows = append(rows, []driver.Value{name, c.variables[name]})
+			}
+		}
+	case "CLOCK":
+		return [][]driver.Value{{time.Now().UnixMilli()}}, 0, nil
+	case "NOTE":
+		if len(sent.args) > 0 {
+			t.changes = append(t.changes, change{note: sent.args[0]})
+		}
+	case "BEGIN":
+		c.tx = newTx(c.server)
+	case "SAVEPOINT":
+		if c.tx == nil && c.engine == postgres {
+			return nil, 0, stateError("25P01")
+		}
+		t.marks = append(t.marks, len(t.changes))
+	case "RELEASE", "ROLLBACK TO":
+		i := len(t.marks) - 1
+		switch {
+		case i < 0:
+			return nil, 0, c.error("3B001", "no such savepoint: storefront", 1305)
+		case sent.kind == "ROLLBACK TO":
+			t.changes, t.failed = t.changes[:t.marks[i]], false
+		default:
+			t.marks = t.marks[:i]
+		}
+	case "COMMIT":
+		c.tx = nil
+		return nil, 0, c.commit(t, sent)
+	case "ROLLBACK":
+		c.abort()
+	case "INSERT":
+		return c.insert(t, sent)
+	case "REPLAY":
+		row := c.order(string(sent.args[0].([]byte)), "")
+		if row != nil && c.engine == postgres {
+			if err = c.readOnly; err == nil {
+				t.changes = append(t.changes, change{}) // a record in the log, or a lock
+			}
+		}
+		if row != nil && err == nil {
+			rows = append(rows, []driver.Value{row.id, row.item, row.qty, row.fields, row.ms,
+				row.fingerprint[:], []byte(row.hash)})
+		}
+	case "TAKEN":
+		for _, hash := range sent.args {
+			if c.order(string(hash.([]byte)), "") != nil {
+				rows = append(rows, []driver.Value{hash})
+			}
+		}
+	case "EMIT", "PUT", "DELETE", "SETTLE": // a record in the log, or rows
+		if err = c.readOnly; err == nil && sent.kind != "EMIT" {
+			err = c.write(t, fmt.Sprint(sent.kind, sent.args[:min(1, len(sent.args))]))
+		}
+		if err == nil {
+			t.changes = append(t.changes, change{})
+			rows, affected = [][]driver.Value{{"0/1"}}, 1
+		}
+	default:
+		err = c.error("42601", sqliteError("syntax error in "+sent.query), 1064)
+	}
+	return rows, affected, err
+}
+
+// write takes a lock for t, before it writes.
+func (c *fakeConn) write(t *tx, lock string) error {
+	if c.readOnly != nil {
+		return c.readOnly
+	}
+	var patience <-chan time.Time
+	switch c.engine {
+	case sqlite:
+		lock, patience = "database", time.After(100*time.Millisecond) // busy_timeout
+	case mysql:
+		patience = time.After(50 * time.Second) // innodb_lock_wait_timeout
+	}
+	for c.locks[lock] != nil && c.locks[lock] != t {
+		ended := c.locks[lock].ended
+		c.mu.Unlock()
+		select {
+		case <-ended:
+			c.mu.Lock()
+		case <-patience:
+			c.mu.Lock()
+			return c.error("55P03", errBusy, 1205)
+		}
+	}
+	c.locks[lock] = t
+	return nil
+}
+
+// insert inserts orders, except those whose key is taken. In MySQL, it fails if a key is.
+func (c *fakeConn) insert(t *tx, sent *call) (rows [][]driver.Value, affected int, err error) {
+	for row := range slices.Chunk(sent.args, 8) {
+		o := &orderRow{row[0].(string), row[1].(string), row[7].(string), string(row[4].([]byte)),
+			string(row[5].([]byte)), row[2].(int64), row[3].(int64), [32]byte(row[6].([]byte))}
+		if o.item == "rejected" {
+			return nil, 0, c.errRejected()
+		}
+		known := false
+		for _, lock := range []string{"key " + o.hash, "id " + o.id} {
+			if err := c.write(t, lock); err != nil {
+				return nil, 0, err
+			}
+			known = known || c.order(o.hash, "") != nil
+			if !known && c.order("", o.id) != nil || known && c.engine == mysql {
+				return nil, 0, c.error("23505", "UNIQUE constraint failed: storefront_orders.id (1555)", 1062)
+			}
+		}
+		if known {
+			continue
+		}
+		t.changes = append(t.changes, change{order: o})
+		affected++
+		if strings.Contains(sent.query, " RETURNING ") {
+			rows = append(rows, []driver.Value{[]byte(o.hash)})
+		}
+	}
+	return rows, affected, nil
+}
+
+// commit commits t. A commit of orders waits as let says.
+func (c *fakeConn) commit(t *tx, sent *call) error {
+	defer t.end()
+	if len(t.changes) == 0 {
+		return nil
+	}
+	switch {
+	case sent.fate == rolledBack:
+		return c.error("40001", errBusy, 1180)
+	case c.engine == mysql && c.readOnly != nil:
+		return c.readOnly
+	}
+	var items []string
+	for _, change := range t.changes {
+		if change.order != nil {
+			items = append(items, change.order.item)
+		}
+	}
+	if len(items) > 0 {
+		c.commits = append(c.commits, items)
+		if !c.isLet(sent) {
+			return errSilent
+		}
+	}
+	for _, change := range t.changes {
+		if change.order != nil {
+			c.orders = append(c.orders, change.order)
+		}
+		if change.note != nil {
+			c.notes[change.note]++
+		}
+	}
+	return nil
+}
+
+// isLet waits for let, and reports whether it came before the client left.
+func (c *fakeConn) isLet(sent *call) bool {
+	if c.let == nil {
+		return true
+	}
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	select {
+	case <-c.let:
+		return true
+	case <-sent.left:
+		return false
+	}
+}
+
+func (c *fakeConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	r, err := c.do(ctx, query, args)
 	return &fakeResult{c, c.given, r.affected}, err
 }
 
-func (c *fakeConn) QueryContext(ctx context.Context, query string, named []driver.NamedValue) (driver.Rows, error) {
-	args := values(named)
-	if rows, err := c.answer(ctx, query, args); err != errPassOn {
-		if err != nil && rows == nil {
-			return nil, err
-		}
-		return &fakeRows{reply: reply{rows: rows, err: err}}, nil
-	}
-	sent, err := c.send(ctx, query, args)
-	if err != nil {
+func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	r, err := c.do(ctx, query, args)
+	if err != nil && r.rows == nil {
 		return nil, err
 	}
-	r, err := c.await(ctx, sent)
-	if err != nil {
-		return nil, err
-	}
-	return &fakeRows{ctx, c, sent, r}, nil
-}
-
-func values(named []driver.NamedValue) (args []driver.Value) {
-	for _, arg := range named {
-		args = append(args, arg.Value)
-	}
-	return args
+	return &fakeRows{r.rows, err}, nil
 }
 
 func (c *fakeConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if _, err := c.ExecContext(ctx, "BEGIN", nil); err != nil {
+	if _, err := c.do(ctx, "BEGIN", nil); err != nil {
 		return nil, err
 	}
 	c.begun = ctx
@@ -468,7 +851,7 @@ func (c *fakeConn) Commit() error {
 	if c.begun = nil; c.engine != postgres {
 		ctx = context.WithoutCancel(ctx)
 	}
-	_, err := c.ExecContext(ctx, "COMMIT", nil)
+	_, err := c.do(ctx, "COMMIT", nil)
 	if err != nil && c.engine == sqlite {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -487,7 +870,7 @@ func (c *fakeConn) Rollback() error {
 		return driver.ErrBadConn
 	}
 	if c.engine == mysql && ctx.Err() == nil {
-		_, err := c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK", nil)
+		_, err := c.do(context.WithoutCancel(ctx), "ROLLBACK", nil)
 		return err
 	}
 	if _, err := c.answer(context.WithoutCancel(ctx), "ROLLBACK", nil); err != errPassOn {
@@ -577,38 +960,29 @@ func (r *fakeResult) RowsAffected() (int64, error) {
 	return int64(r.affected), nil
 }
 
-// fakeRows may come before the commit of the statement. Then the error of the commit comes
-// after the last row, or from Close.
+// fakeRows may come before the commit of the statement: its error, err, comes after the last row.
 type fakeRows struct {
-	ctx   context.Context
-	conn  *fakeConn
-	sent  *call
-	reply reply
+	rows [][]driver.Value
+	err  error
 }
 
 func (r *fakeRows) Columns() []string {
-	if len(r.reply.rows) == 0 {
+	if len(r.rows) == 0 {
 		return nil
 	}
-	return make([]string, len(r.reply.rows[0]))
+	return make([]string, len(r.rows[0]))
 }
 
 func (r *fakeRows) Next(dest []driver.Value) error {
-	if len(r.reply.rows) > 0 {
-		copy(dest, r.reply.rows[0])
-		r.reply.rows = r.reply.rows[1:]
-		return nil
+	if len(r.rows) == 0 {
+		return cmp.Or(r.err, io.EOF)
 	}
-	return cmp.Or(r.Close(), io.EOF)
+	copy(dest, r.rows[0])
+	r.rows = r.rows[1:]
+	return nil
 }
 
-func (r *fakeRows) Close() error {
-	if r.reply.more {
-		r.reply, r.reply.err = r.conn.await(r.ctx, r.sent)
-		r.reply.rows, r.reply.more = nil, false
-	}
-	return r.reply.err
-}
+func (r *fakeRows) Close() error { return r.err }
 
 var (
 	kettle = storefront.MustResource("kettle", nil)

@@ -116,7 +116,7 @@ func testFaults(t *testing.T, engine engine, accepts bool, what fate, nth, times
 	defer f.server.mu.Unlock()
 	for _, item := range items {
 		stored := 0
-		for _, row := range f.server.state.orders {
+		for _, row := range f.server.orders {
 			if row.item != item {
 				continue
 			}
@@ -125,7 +125,7 @@ func testFaults(t *testing.T, engine engine, accepts bool, what fate, nth, times
 			if len(got[item]) != 1 || !got[item][0].Equal(is) {
 				t.Errorf("CreateOrder of %s returned %v, want %v", item, got[item], is)
 			}
-			if n := f.server.state.notes[row.id]; accepts && n != 1 {
+			if n := f.server.notes[row.id]; accepts && n != 1 {
 				t.Errorf("the order of %s was noted %d times", item, n)
 			}
 		}
@@ -133,8 +133,8 @@ func testFaults(t *testing.T, engine engine, accepts bool, what fate, nth, times
 			t.Errorf("there are %d orders of %s", stored, item)
 		}
 	}
-	if accepts && len(f.server.state.notes) != 3 {
-		t.Errorf("there are notes of %v, want 3", f.server.state.notes)
+	if accepts && len(f.server.notes) != 3 {
+		t.Errorf("there are notes of %v, want 3", f.server.notes)
 	}
 	return met
 }
