@@ -11,9 +11,7 @@ import (
 )
 
 var wrongKeys = []wrongStore{
-	{"keys without scope", func(s *store) { s.keys(func(k *key) { k.Scope = "" }) }, []string{sameKey}, "Scope is left out"},
 	{"keys joined", func(s *store) { s.keys(func(k *key) { k.Scope, k.Value = "", k.Scope+k.Value }) }, []string{sameKey}, "was taken for"},
-	{"keys joined by a comma", func(s *store) { s.keys(func(k *key) { k.Scope, k.Value = "", k.Scope+","+k.Value }) }, []string{sameKey}, `{Scope: "a", Value: "b,c"} was taken for {Scope: "a,b", Value: "c"}`},
 	{"keys without case", func(s *store) { s.keys(func(k *key) { k.Value = strings.ToLower(k.Value) }) }, []string{sameKey}, `Value: "K"`},
 	{"keys trimmed", func(s *store) { s.keys(func(k *key) { k.Value = strings.TrimRight(k.Value, " ") }) }, []string{sameKey}, `Value: "k "`},
 	{"keys cut", func(s *store) { s.keys(func(k *key) { k.Scope = k.Scope[:min(255, len(k.Scope))] }) }, []string{sameKey}, "10002 bytes"},
@@ -32,7 +30,6 @@ var wrongKeys = []wrongStore{
 		})
 	}, []string{sameKey}, "found by Value alone"},
 
-	{"fingerprints ignored", func(s *store) { s.keys(func(k *key) { k.Fingerprint = [32]byte{} }) }, []string{reused}, "returned that order and no error"},
 	{"half of a fingerprint", func(s *store) { s.keys(func(k *key) { clear(k.Fingerprint[16:]) }) }, []string{reused}, "differs in the last byte"},
 	{"fingerprints up to a zero", func(s *store) {
 		s.keys(func(k *key) {

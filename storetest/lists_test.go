@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf16"
 
 	"example.com/storefront"
 	"example.com/storefront/storetest"
@@ -31,17 +30,10 @@ func (s *store) compareInMemory(order, position func(a, b string) int) {
 
 func ignoringCase(a, b string) int { return cmp.Compare(strings.ToLower(a), strings.ToLower(b)) }
 
-func inUTF16(a, b string) int {
-	return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
-}
-
 var wrongLists = []wrongStore{
 	{"order without case", func(s *store) {
 		s.compareInMemory(ignoringCase, strings.Compare)
 	}, []string{inOrder}, `COLLATE "C"`},
-	{"order of UTF-16", func(s *store) {
-		s.compareInMemory(inUTF16, strings.Compare)
-	}, []string{inOrder}, `returned "\U0010fffd" before "\ue000"`},
 	{"positions without case", func(s *store) {
 		s.compareInMemory(strings.Compare, ignoringCase)
 	}, []string{begin}, "compares in another way than by bytes"},

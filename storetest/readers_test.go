@@ -88,12 +88,6 @@ var wrongReaders = []wrongStore{
 		slices.Reverse(page)
 		return page
 	}), []string{orderList, afterOrder, orderLimit}, "in the other direction"},
-	{"an order twice", pages(func(page []resource) []resource {
-		if len(page) > 100 {
-			page[100] = page[99]
-		}
-		return page
-	}), []string{orderLimit}, "at index 100"},
 	{"scopes without case", func(s *store) {
 		s.readers = changedReader{MemStore: s.MemStore,
 			list: func(ctx ctxt, scope, after string, limit int) ([]resource, error) {
@@ -162,12 +156,4 @@ var wrongReaders = []wrongStore{
 				return first.([]resource), nil
 			}}
 	}, []string{readAtOnce}, "a cache"},
-	{"an order that has just come is not found", func(s *store) {
-		s.readers = changedReader{MemStore: s.MemStore, get: func(ctx ctxt, scope, id string) (resource, error) {
-			if all := s.Orders(); len(all) > 80 && all[len(all)-1].ID == id {
-				return resource{}, errors.Join(storefront.ErrNotFound)
-			}
-			return s.MemStore.GetOrder(ctx, scope, id)
-		}}
-	}, []string{readAtOnce}, "a replica"},
 }
