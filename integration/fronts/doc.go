@@ -1,3 +1,3 @@
-// Package fronts tests the service behind nginx, Varnish, HAProxy, Apache, lighttpd and Caddy,
-// and behind FastCGI and CGI, with the configurations in docs/deploy.
+// Package fronts tests the service behind nginx, Varnish, HAProxy, Apache, lighttpd and Caddy, with the
+// configurations in docs/deploy.
 package fronts

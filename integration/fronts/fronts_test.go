@@ -3,9 +3,7 @@ package fronts
 import (
 	"flag"
 	"fmt"
-	"log"
 	"net/http"
-	"net/http/cgi"
 	"os"
 	"strings"
 	"testing"
@@ -15,12 +13,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("GATEWAY_INTERFACE") != "" { // see byCGI
-		if err := cgi.Serve(gateway(http.HandlerFunc(serveByCGI))); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
 	flag.Parse()
 	flag.Set("test.parallel", "16") // for they wait, mostly
 	os.Exit(m.Run())
@@ -28,7 +20,7 @@ func TestMain(m *testing.M) {
 
 func TestNginx(t *testing.T) {
 	t.Parallel()
-	f := startNginx(t, byHTTP, documented(t, "nginx.conf"))
+	f := startNginx(t, documented(t, "nginx.conf"))
 	testProxy(t, f)
 	testMetricsStayInside(t, f)
 	testPassing(t, f)
@@ -40,9 +32,9 @@ func TestNginx(t *testing.T) {
 func TestPrefix(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) *front{
-		"nginx": func(t *testing.T) *front { return startNginx(t, byHTTP, documented(t, "nginx-prefix.conf")) },
+		"nginx": func(t *testing.T) *front { return startNginx(t, documented(t, "nginx-prefix.conf")) },
 		"Apache": func(t *testing.T) *front { // as docs/operations.md has it
-			return startApache(t, byHTTP, replaced(t, documented(t, "apache.conf"),
+			return startApache(t, replaced(t, documented(t, "apache.conf"),
 				"ProxyPass /metrics !", "ProxyPass /shop/metrics !", "ProxyPass / http", "ProxyPass /shop/ http"))
 		},
 	} {
@@ -75,7 +67,7 @@ func TestPrefix(t *testing.T) {
 
 func TestNginxCache(t *testing.T) {
 	t.Parallel()
-	f := startNginx(t, byHTTP, documented(t, "nginx-cache.conf"))
+	f := startNginx(t, documented(t, "nginx-cache.conf"))
 	testProxy(t, f)
 	testMetricsStayInside(t, f)
 	testCache(t, f)
@@ -84,7 +76,7 @@ func TestNginxCache(t *testing.T) {
 
 func TestVarnish(t *testing.T) {
 	t.Parallel()
-	f := startVarnish(t, byHTTP, documented(t, "varnish.vcl"))
+	f := startVarnish(t, documented(t, "varnish.vcl"))
 	testProxy(t, f)
 	testMetricsStayInside(t, f)
 	testCache(t, f)
@@ -100,7 +92,7 @@ func TestVarnish(t *testing.T) {
 
 func TestHAProxy(t *testing.T) {
 	t.Parallel()
-	f := startHAProxy(t, byHTTP, documented(t, "haproxy.cfg"))
+	f := startHAProxy(t, documented(t, "haproxy.cfg"))
 	testProxy(t, f)
 	testMetricsStayInside(t, f)
 	testPassing(t, f)
@@ -108,7 +100,7 @@ func TestHAProxy(t *testing.T) {
 
 func TestApache(t *testing.T) {
 	t.Parallel()
-	f := startApache(t, byHTTP, documented(t, "apache.conf"))
+	f := startApache(t, documented(t, "apache.conf"))
 	testProxy(t, f)
 	testMetricsStayInside(t, f)
 	testPassing(t, f)
@@ -117,7 +109,7 @@ func TestApache(t *testing.T) {
 
 func TestLighttpd(t *testing.T) {
 	t.Parallel()
-	f := startLighttpd(t, byHTTP, documented(t, "lighttpd.conf"))
+	f := startLighttpd(t, documented(t, "lighttpd.conf"))
 	testProxy(t, f)
 	testMetricsStayInside(t, f)
 	testPassing(t, f)
@@ -125,7 +117,7 @@ func TestLighttpd(t *testing.T) {
 
 func TestCaddy(t *testing.T) {
 	t.Parallel()
-	f := startCaddy(t, byHTTP, documented(t, "Caddyfile"))
+	f := startCaddy(t, documented(t, "Caddyfile"))
 	f.streams = true
 	testProxy(t, f)
 	testMetricsStayInside(t, f)
@@ -133,28 +125,11 @@ func TestCaddy(t *testing.T) {
 	testCompressedIsCurrent(t, f)
 }
 
-func TestFastCGI(t *testing.T) {
-	t.Parallel()
-	for name, start := range map[string]func(t *testing.T) *front{
-		"nginx":    func(t *testing.T) *front { return startNginx(t, byFastCGI, documented(t, "fastcgi-nginx.conf")) },
-		"Caddy":    func(t *testing.T) *front { return startCaddy(t, byFastCGI, documented(t, "fastcgi-Caddyfile")) },
-		"Apache":   func(t *testing.T) *front { return startApache(t, byFastCGI, documented(t, "fastcgi-apache.conf")) },
-		"lighttpd": func(t *testing.T) *front { return startLighttpd(t, byFastCGI, documented(t, "fastcgi-lighttpd.conf")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := start(t)
-			testProxy(t, f)
-			testPassing(t, f)
-		})
-	}
-}
-
 // With a database that is away, all replicas are unready, and it is they who answer 503
 // with Retry-After, as the second backend has the requests.
 func TestHAProxyNeedsTheSecondBackend(t *testing.T) {
 	t.Parallel()
-	f := startHAProxy(t, byHTTP, documented(t, "haproxy.cfg"))
+	f := startHAProxy(t, documented(t, "haproxy.cfg"))
 	s := f.open(t, nil)
 	f.unready.Store(true)
 	wait(t, "a check after the three that take a server out", func() bool { return f.refused.Load() > 3 })
@@ -169,36 +144,11 @@ func TestHAProxyNeedsRedispatch(t *testing.T) {
 	t.Parallel()
 	const server = "#server b 127.0.0.1:8081 check\n\nbackend unready"
 	config := replaced(t, documented(t, "haproxy.cfg"), server, "server down 127.0.0.1:1\n\nbackend unready")
-	s := startHAProxy(t, byHTTP, config).open(t, nil)
+	s := startHAProxy(t, config).open(t, nil)
 	for range 4 { // in turn to the one and to the other
 		if r := s.get(t); r.status != http.StatusOK {
 			t.Errorf("with one of two replicas down, the client got %d", r.status)
 		}
-	}
-}
-
-func TestCGI(t *testing.T) {
-	t.Parallel()
-	for name, start := range map[string]func(t *testing.T) *front{
-		"nginx":    func(t *testing.T) *front { return startNginx(t, byCGI, documented(t, "cgi-nginx.conf")) },
-		"Apache":   func(t *testing.T) *front { return startApache(t, byCGI, documented(t, "cgi-apache.conf")) },
-		"lighttpd": func(t *testing.T) *front { return startLighttpd(t, byCGI, documented(t, "cgi-lighttpd.conf")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := start(t).open(t, nil)
-			if r := s.order(t, "key"); r.status != http.StatusCreated || r.header.Get("Cache-Control") != "no-store" {
-				t.Errorf("an order is answered with %d %v", r.status, r.header)
-			}
-			r := s.send(t, "GET", "/v1/users?limit=2", "")
-			if r.status != http.StatusOK || r.header.Get("Link") == "" || r.header.Get("ETag") == "" {
-				t.Errorf("a page is answered with %d %v", r.status, r.header)
-			}
-			if r := s.send(t, "GET", "/v1/users?limit=2", "", "If-None-Match: "+r.header.Get("ETag")); r.status != http.StatusNotModified {
-				t.Errorf("whether it has changed is answered with %d", r.status)
-			}
-			s.send(t, "GET", "/v2/widgets", "").wantProblem(t, http.StatusBadRequest, "invalid-query")
-		})
 	}
 }
 

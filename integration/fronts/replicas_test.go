@@ -65,7 +65,7 @@ func TestReplicasAreReplaced(t *testing.T) {
 	const byProbes = 10 * time.Second // the default of storefrontd
 	for _, row := range []struct {
 		config string
-		start  func(t *testing.T, by behind, config string) *front
+		start  func(t *testing.T, config string) *front
 		delay  time.Duration
 		rounds int
 		kill   bool
@@ -83,14 +83,11 @@ func TestReplicasAreReplaced(t *testing.T) {
 			store, host := new(storefront.MemStore), ownHost()
 			replicas := []*replica{{address: host + ":8080"}, {address: host + ":8081"}}
 			config := forReplicas.ReplaceAllString(documented(t, row.config), "$1$2")
-			config = strings.ReplaceAll(config, "127.0.0.1:8081", replicas[1].address)
-			f := row.start(t, func(t *testing.T, _ *front, _ string) string {
-				for _, r := range replicas {
-					r.handler = storefront.New(store)
-					r.start(t, row.delay)
-				}
-				return replicas[0].address
-			}, config)
+			for _, r := range replicas {
+				r.handler = storefront.New(store)
+				r.start(t, row.delay)
+			}
+			f := row.start(t, strings.ReplaceAll(config, "127.0.0.1", host))
 
 			stopped := make(chan struct{})
 			var clients sync.WaitGroup

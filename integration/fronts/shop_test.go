@@ -26,7 +26,6 @@ import (
 type front struct {
 	dial   func() (net.Conn, error) // to the proxy
 	client *http.Client             // its requests go to the proxy, whatever host they name
-	sever  func()                   // breaks off the connection to the proxy, without an answer
 
 	cuts    bool     // it answers Range, with a part
 	streams bool     // it does not wait for a whole body before it asks the service
@@ -93,8 +92,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		unsent := httptest.NewRecorder()
 		s.service.ServeHTTP(unsent, r)
 		s.note(r, unsent.Code)
-		s.front.sever()
-		return
+		panic(http.ErrAbortHandler)
 	}
 	s.service.ServeHTTP(&noting{w, func(status int) { s.note(r, status) }}, r)
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,10 +43,7 @@ func replaced(t *testing.T, config string, oldnew ...string) string {
 
 // addressed returns config with the address of the service.
 func addressed(config, behind string) string {
-	for _, documented := range []string{"127.0.0.1:8080", "/run/shop/shop.sock", "/usr/lib/cgi-bin/shop.cgi"} {
-		config = strings.ReplaceAll(config, documented, behind)
-	}
-	return config
+	return strings.ReplaceAll(config, "127.0.0.1:8080", behind)
 }
 
 // installed skips the test if a program is not there, or fails it if that is required.
@@ -56,9 +54,9 @@ func installed(t *testing.T, program, debianPackage string) {
 	}
 }
 
-// newFront returns a front without its proxy, the address behind it, and a folder
+// newFront returns a front without its proxy, the address of its server, and a folder
 // for the proxy, which must listen on the socket named front in it.
-func newFront(t *testing.T, by behind, program, debianPackage string) (f *front, behind, dir string) {
+func newFront(t *testing.T, program, debianPackage string) (f *front, behind, dir string) {
 	t.Helper()
 	installed(t, program, debianPackage)
 	dir, err := os.MkdirTemp("", "fronts-") // the names of sockets must be short
@@ -75,7 +73,9 @@ func newFront(t *testing.T, by behind, program, debianPackage string) (f *front,
 		DisableKeepAlives:  true, // or it would send an order again by itself
 		DialContext:        func(context.Context, string, string) (net.Conn, error) { return f.dial() },
 	}}
-	return f, by(t, f, dir), dir
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	return f, server.Listener.Addr().String(), dir
 }
 
 // run runs the proxy's program until the test ends, and returns when the front serves.
@@ -115,14 +115,14 @@ func write(t *testing.T, dir, name, text string) string {
 	return name
 }
 
-func startNginx(t *testing.T, by behind, config string) *front {
+func startNginx(t *testing.T, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/nginx"
-	f, behind, dir := newFront(t, by, program, "nginx")
+	f, behind, dir := newFront(t, program, "nginx")
 	f.resends = strings.Contains(config, "non_idempotent")
 	config = strings.Replace(config, "/var/cache/nginx/shop", dir+"/cache", 1) // if it has a cache
 	config = replaced(t, config, "listen 80;", "listen unix:"+dir+"/front;", "shop.example", "*.example")
-	write(t, dir, "shop.conf", strings.Replace(addressed(config, behind), "/run/fcgiwrap.socket", dir+"/fcgiwrap.socket", 1))
+	write(t, dir, "shop.conf", addressed(config, behind))
 	user := ""
 	if os.Getuid() == 0 { // whom the folder belongs to
 		user = "user root;"
@@ -146,36 +146,28 @@ func startNginx(t *testing.T, by behind, config string) *front {
 				return 421;
 			}
 		}`)
-	command := []string{program, "-p", dir, "-e", "stderr", "-c", main}
-	if socket := dir + "/fcgiwrap.socket"; strings.Contains(config, "/run/fcgiwrap.socket") {
-		installed(t, "/usr/sbin/fcgiwrap", "fcgiwrap")
-		const both = `/usr/sbin/fcgiwrap -s "$0" & wrap=$!
-"$@" & server=$!
-trap 'kill $wrap $server' TERM
-wait $server`
-		command = append([]string{"sh", "-c", both, "unix:" + socket}, command...)
-	}
-	f.run(t, dir, command...)
+	f.run(t, dir, program, "-p", dir, "-e", "stderr", "-c", main)
 	return f
 }
 
-func startVarnish(t *testing.T, by behind, config string) *front {
+func startVarnish(t *testing.T, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/varnishd"
-	f, behind, dir := newFront(t, by, program, "varnish")
+	f, behind, dir := newFront(t, program, "varnish")
 	host, port, err := net.SplitHostPort(behind)
 	if err != nil {
 		t.Fatal(err)
 	}
-	vcl := write(t, dir, "shop.vcl", strings.NewReplacer("127.0.0.1", host, `"8080"`, `"`+port+`"`).Replace(config))
+	vcl := write(t, dir, "shop.vcl", strings.Replace(config, "\"127.0.0.1\";\n    .port = \"8080\"",
+		fmt.Sprintf("%q;\n    .port = %q", host, port), 1))
 	f.run(t, dir, program, "-F", "-j", "none", "-n", filepath.Join(dir, "varnish"), "-a", filepath.Join(dir, "front"), "-f", vcl, "-s", "malloc,16m")
 	return f
 }
 
-func startHAProxy(t *testing.T, by behind, config string) *front {
+func startHAProxy(t *testing.T, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/haproxy"
-	f, behind, dir := newFront(t, by, program, "haproxy")
+	f, behind, dir := newFront(t, program, "haproxy")
 	f.resends = strings.Contains(config, "empty-response")
 	config = replaced(t, config, "bind :80", "bind unix@"+dir+"/front")
 	name := write(t, dir, "haproxy.cfg", addressed(config, behind))
@@ -183,15 +175,15 @@ func startHAProxy(t *testing.T, by behind, config string) *front {
 	return f
 }
 
-func startApache(t *testing.T, by behind, config string) *front {
+func startApache(t *testing.T, config string) *front {
 	t.Helper()
 	const program, modules = "/usr/sbin/apache2", "/usr/lib/apache2/modules/mod_"
-	f, behind, dir := newFront(t, by, program, "apache2-bin")
+	f, behind, dir := newFront(t, program, "apache2-bin")
 	// Apache listens on no Unix socket.
 	address := ownHost() + ":8080"
 	f.dial = func() (net.Conn, error) { return net.Dial("tcp", address) }
 	var load strings.Builder
-	for _, name := range []string{"mpm_event", "authz_core", "env", "headers", "filter", "deflate", "proxy", "proxy_http", "slotmem_shm", "proxy_balancer", "lbmethod_byrequests", "proxy_hcheck", "proxy_fcgi", "cgid", "alias", "setenvif"} {
+	for _, name := range []string{"mpm_event", "authz_core", "env", "headers", "filter", "deflate", "proxy", "proxy_http", "slotmem_shm", "proxy_balancer", "lbmethod_byrequests", "proxy_hcheck"} {
 		fmt.Fprintf(&load, "LoadModule %s_module %s%s.so\n", name, modules, name)
 	}
 	if os.Getuid() == 0 {
@@ -203,7 +195,6 @@ func startApache(t *testing.T, by behind, config string) *front {
 		Listen `+address+`
 		PidFile `+dir+`/pid
 		DefaultRuntimeDir `+dir+`
-		ScriptSock cgid
 		ErrorLog /dev/stderr
 		StartServers 2
 		`+addressed(config, behind))
@@ -211,10 +202,10 @@ func startApache(t *testing.T, by behind, config string) *front {
 	return f
 }
 
-func startLighttpd(t *testing.T, by behind, config string) *front {
+func startLighttpd(t *testing.T, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/lighttpd"
-	f, behind, dir := newFront(t, by, program, "lighttpd")
+	f, behind, dir := newFront(t, program, "lighttpd")
 	f.cuts = true
 	config = addressed(config, behind)
 	if host, port, err := net.SplitHostPort(behind); err == nil {
@@ -225,10 +216,10 @@ func startLighttpd(t *testing.T, by behind, config string) *front {
 	return f
 }
 
-func startCaddy(t *testing.T, by behind, config string) *front {
+func startCaddy(t *testing.T, config string) *front {
 	t.Helper()
 	const program = "/usr/bin/caddy"
-	f, behind, dir := newFront(t, by, program, "caddy")
+	f, behind, dir := newFront(t, program, "caddy")
 	config = replaced(t, config, ":80 {", ":80 {\n\tbind unix/"+dir+"/front")
 	name := write(t, dir, "Caddyfile", "{\n\tadmin off\n\tauto_https off\n}\n"+addressed(config, behind))
 	f.run(t, dir, "env", "HOME="+dir, program, "run", "--adapter", "caddyfile", "--config", name)
