@@ -11,7 +11,7 @@
 //	releases    what each release has promised, and replicas of several on one database
 //	clusters    PostgreSQL pairs, MySQL groups and equal servers, whole and in pieces
 //	wire        the contract of the service on each database
-//	clients     generated clients, and linters of openapi.json
+//	clients     the clients in folder sdk
 //	fronts      proxies before the service
 //	browser     the explorer
 //	docs        README.md and docs: their commands, code, links and configurations
