@@ -7,9 +7,8 @@
 //	tables      the tables of sqlstore: migration, indexes, schemas, settings
 //	examples    the examples of shopdb
 //	faults      processes and networks that fail under orders
-//	overload    databases that are busy, stand still or are full
 //	releases    what each release has promised, and replicas of several on one database
-//	clusters    PostgreSQL pairs, MySQL groups and equal servers, whole and in pieces
+//	clusters    PostgreSQL pairs and MySQL groups, whole and in pieces
 //	wire        the contract of the service on each database
 //	clients     the clients in folder sdk
 //	fronts      proxies before the service

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,37 +20,19 @@ import (
 // server, and returns its address.
 func HAProxy(t testing.TB, options string, servers ...string) (addr string) {
 	t.Helper()
+	const program = "/usr/sbin/haproxy"
+	if _, err := os.Stat(program); err != nil {
+		need.Missing(t, need.Fronts, fmt.Sprintf("%v (Debian: apt-get install haproxy)", err))
+	}
 	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(process.FreePort()))
 	config := "defaults\n mode tcp\n timeout connect 5s\n timeout client 5m\n timeout server 5m\n" +
 		"listen shop\n bind " + addr + "\n balance roundrobin\n"
 	for i, server := range servers {
 		config += fmt.Sprintf(" server server%d %s %s\n", i, server, options)
 	}
-	return start(t, addr, config, "/usr/sbin/haproxy", "haproxy", "-db", "-f")
-}
-
-// PgBouncer starts a PgBouncer before a server, and returns its address.
-func PgBouncer(t testing.TB, server string) (addr string) {
-	t.Helper()
-	host, port, _ := strings.Cut(server, ":")
-	own := strconv.Itoa(process.FreePort())
-	config := "[databases]\n* = host=" + host + " port=" + port + " user=postgres\n[pgbouncer]\n" +
-		"listen_addr = 127.0.0.1\nlisten_port = " + own + "\nauth_type = any\nunix_socket_dir =\n"
-	if os.Getuid() == 0 {
-		config += "user = nobody\n"
-	}
-	return start(t, net.JoinHostPort("127.0.0.1", own), config, "/usr/sbin/pgbouncer", "pgbouncer")
-}
-
-// start starts a program with a configuration, and returns the address when the program listens there.
-func start(t testing.TB, addr, config, program, debianPackage string, args ...string) string {
-	t.Helper()
-	if _, err := os.Stat(program); err != nil {
-		need.Missing(t, need.Fronts, fmt.Sprintf("%v (Debian: apt-get install %s)", err, debianPackage))
-	}
 	name := filepath.Join(process.Folder(t), "config")
 	must.OK(t, os.WriteFile(name, []byte(config), 0o644))
-	p := must.Get(process.Start(exec.Command(program, append(args, name)...), name+".log"))(t)
+	p := must.Get(process.Start(exec.Command(program, "-db", "-f", name), name+".log"))(t)
 	t.Cleanup(p.Kill)
 	process.WaitFor(t, program+" listens", 5*time.Minute, p, func() error {
 		conn, err := net.Dial("tcp", addr)
