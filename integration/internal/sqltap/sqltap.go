@@ -8,201 +8,69 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5/stdlib"
-	"modernc.org/sqlite"
+	"github.com/ngrok/sqlmw"
+
+	"example.com/storefront/internal/must"
 )
 
 // A Statement is what was sent to a database, and what it was sent with.
 type Statement struct {
-	Query   string
-	Args    []any
-	Commits bool // it is COMMIT, or in no transaction but its own
+	Query string
+	Args  []any
 }
 
 // A Tap stands between a pool and a driver: its function is called for every
-// statement, prepared or not, and for BEGIN and COMMIT, and calls run to have the
-// driver run it.
+// statement, prepared or not, and for COMMIT, and calls run to have the driver run it.
 type Tap func(ctx context.Context, s Statement, run func() error) error
 
-// Open returns a pool of connections, with the driver "sqlite", "pgx" or
-// "mysql", which is closed when t ends.
+// Open returns a pool of connections by a driver that is registered, which is closed when t ends.
 func Open(t testing.TB, driverName, url string, tap Tap) *sql.DB {
 	t.Helper()
-	var connector driver.Connector
-	var err error
-	switch driverName {
-	case "sqlite":
-		connector, err = sqlite.NewConnector(url)
-	case "pgx":
-		connector, err = stdlib.GetDefaultDriver().(driver.DriverContext).OpenConnector(url)
-	case "mysql":
-		connector, err = mysql.MySQLDriver{}.OpenConnector(url)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := sql.OpenDB(tappedConnector{connector, tap})
+	plain := must.Get(sql.Open(driverName, url))(t)
+	defer plain.Close()
+	tapped := sqlmw.Driver(plain.Driver(), interceptor{tap: tap}).(driver.DriverContext)
+	db := sql.OpenDB(must.Get(tapped.OpenConnector(url))(t))
 	t.Cleanup(func() { db.Close() })
 	return db
 }
 
-type tappedConnector struct {
-	driver.Connector
+type interceptor struct {
+	sqlmw.NullInterceptor
 	tap Tap
 }
 
-func (c tappedConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &tappedConn{driverConn: conn.(driverConn), tap: c.tap}, nil
+func (i interceptor) ConnExecContext(ctx context.Context, conn driver.ExecerContext, query string, args []driver.NamedValue) (driver.Result, error) {
+	return tapped(ctx, i.tap, query, args, func() (driver.Result, error) { return conn.ExecContext(ctx, query, args) })
 }
 
-// A driverConn is what the connections of all drivers can do.
-type driverConn interface {
-	driver.Conn
-	driver.ConnBeginTx
-	driver.ConnPrepareContext
-	driver.ExecerContext
-	driver.QueryerContext
-	driver.SessionResetter
+func (i interceptor) ConnQueryContext(ctx context.Context, conn driver.QueryerContext, query string, args []driver.NamedValue) (context.Context, driver.Rows, error) {
+	rows, err := tapped(ctx, i.tap, query, args, func() (driver.Rows, error) { return conn.QueryContext(ctx, query, args) })
+	return ctx, rows, err
 }
 
-type tappedConn struct {
-	driverConn
-	tap  Tap
-	inTx bool
+func (i interceptor) StmtExecContext(ctx context.Context, stmt driver.StmtExecContext, query string, args []driver.NamedValue) (driver.Result, error) {
+	return tapped(ctx, i.tap, query, args, func() (driver.Result, error) { return stmt.ExecContext(ctx, args) })
 }
 
-func (c *tappedConn) statement(query string, args []driver.NamedValue) Statement {
-	return Statement{query, values(args), !c.inTx || query == "COMMIT"}
+func (i interceptor) StmtQueryContext(ctx context.Context, stmt driver.StmtQueryContext, query string, args []driver.NamedValue) (context.Context, driver.Rows, error) {
+	rows, err := tapped(ctx, i.tap, query, args, func() (driver.Rows, error) { return stmt.QueryContext(ctx, args) })
+	return ctx, rows, err
 }
 
-func (c *tappedConn) ExecContext(ctx context.Context, query string,
-	args []driver.NamedValue) (result driver.Result, err error) {
-	err = c.tap(ctx, c.statement(query, args), func() (err error) {
-		result, err = c.driverConn.ExecContext(ctx, query, args)
-		return err
-	})
-	return result, err
+func (i interceptor) TxCommit(ctx context.Context, tx driver.Tx) error {
+	return i.tap(ctx, Statement{Query: "COMMIT"}, tx.Commit)
 }
 
-func (c *tappedConn) QueryContext(ctx context.Context, query string,
-	args []driver.NamedValue) (rows driver.Rows, err error) {
-	err = c.tap(ctx, c.statement(query, args), func() (err error) {
-		rows, err = c.driverConn.QueryContext(ctx, query, args)
-		return err
-	})
-	if err != nil && rows != nil {
-		rows.Close()
-		rows = nil
-	}
-	return rows, err
-}
-
-func (c *tappedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driver.Tx, err error) {
-	c.inTx = true
-	err = c.tap(ctx, c.statement("BEGIN", nil), func() (err error) {
-		tx, err = c.driverConn.BeginTx(ctx, opts)
-		return err
-	})
-	if err != nil {
-		c.inTx = false
-		if tx != nil {
-			tx.Rollback()
-		}
-		return nil, err
-	}
-	return tappedTx{tx, ctx, c}, nil
-}
-
-type tappedTx struct {
-	driver.Tx
-	ctx  context.Context // a driver.Tx is not given one, and drivers keep that of BeginTx, too
-	conn *tappedConn
-}
-
-func (tx tappedTx) Rollback() error {
-	tx.conn.inTx = false
-	return tx.Tx.Rollback()
-}
-
-func (tx tappedTx) Commit() error {
-	tx.conn.inTx = false
-	ran := false
-	err := tx.conn.tap(tx.ctx, tx.conn.statement("COMMIT", nil), func() error {
-		ran = true
-		return tx.Tx.Commit()
-	})
-	if !ran { // the pool takes the connection back, whatever the error
-		tx.Tx.Rollback()
-	}
-	return err
-}
-
-func (c *tappedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	stmt, err := c.driverConn.PrepareContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	return tappedStmt{stmt.(driverStmt), query, c}, nil
-}
-
-// A driverStmt is what the prepared statements of all drivers can do.
-type driverStmt interface {
-	driver.Stmt
-	driver.StmtExecContext
-	driver.StmtQueryContext
-}
-
-type tappedStmt struct {
-	driverStmt
-	query string
-	conn  *tappedConn
-}
-
-func (s tappedStmt) ExecContext(ctx context.Context,
-	args []driver.NamedValue) (result driver.Result, err error) {
-	err = s.conn.tap(ctx, s.conn.statement(s.query, args), func() (err error) {
-		result, err = s.driverStmt.ExecContext(ctx, args)
-		return err
-	})
-	return result, err
-}
-
-func (s tappedStmt) QueryContext(ctx context.Context,
-	args []driver.NamedValue) (rows driver.Rows, err error) {
-	err = s.conn.tap(ctx, s.conn.statement(s.query, args), func() (err error) {
-		rows, err = s.driverStmt.QueryContext(ctx, args)
-		return err
-	})
-	if err != nil && rows != nil {
-		rows.Close()
-		rows = nil
-	}
-	return rows, err
-}
-
-// IsValid and CheckNamedValue are each not implemented by all of the drivers.
-func (c *tappedConn) IsValid() bool {
-	v, ok := c.driverConn.(driver.Validator)
-	return !ok || v.IsValid()
-}
-
-func (c *tappedConn) CheckNamedValue(v *driver.NamedValue) error {
-	if checker, ok := c.driverConn.(driver.NamedValueChecker); ok {
-		return checker.CheckNamedValue(v)
-	}
-	return driver.ErrSkip
-}
-
-func values(args []driver.NamedValue) (list []any) {
+func tapped[R any](ctx context.Context, tap Tap, query string, args []driver.NamedValue, run func() (R, error)) (r R, err error) {
+	s := Statement{Query: query}
 	for _, arg := range args {
-		list = append(list, arg.Value)
+		s.Args = append(s.Args, arg.Value)
 	}
-	return list
+	err = tap(ctx, s, func() (err error) {
+		r, err = run()
+		return err
+	})
+	return r, err
 }
 
 // A Recorder is a tap that keeps the last few statements.
