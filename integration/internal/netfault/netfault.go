@@ -436,25 +436,3 @@ var MySQL = Protocol{
 }
 
 const mySQLHeader = 4 // bytes of each packet
-
-// HTTP is HTTP/1.1, as far as the service answers orders in it.
-var HTTP = Protocol{
-	answer: func(b []byte) int {
-		end := bytes.Index(b, []byte("\r\n\r\n"))
-		if end < 0 {
-			return 0
-		}
-		size := end + 4
-		if length := httpLength.FindSubmatch(b[:size]); length != nil {
-			n, _ := strconv.Atoi(string(length[1]))
-			size += n
-		}
-		if len(b) < size {
-			return 0
-		}
-		return size
-	},
-	commits: func(_, answer []byte) bool { return bytes.HasPrefix(answer, []byte("HTTP/1.1 201 ")) },
-}
-
-var httpLength = regexp.MustCompile(`\r\nContent-Length: (\d+)\r\n`)
