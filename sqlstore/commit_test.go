@@ -147,8 +147,10 @@ func TestCommitsAreShared(t *testing.T) {
 			synctest.Wait()
 		}
 		wg.Wait()
-		if got := fmt.Sprint(d.server.commits); got != want || time.Since(began) != 0 {
-			t.Errorf("%v: after %v, the commits were %s, want %s at once", engine, time.Since(began), got, want)
+		stats := sqlstore.Stats{Created: 10, Commits: int64(strings.Count(want, "[")) - 1, Committed: 10}
+		if got := fmt.Sprint(d.server.commits); got != want || time.Since(began) != 0 || store.Stats() != stats {
+			t.Errorf("%v: after %v, the commits were %s, want %s at once; the store has %+v", engine, time.Since(began), got,
+				want, store.Stats())
 		}
 	})
 }
@@ -340,24 +342,6 @@ func bad(t *testing.T, engine engine, others []string, accept func(*sql.Tx) erro
 	return call
 }
 
-func TestAcceptThatEndsTheTransactionIsReportedToItsCallerAlone(t *testing.T) {
-	for name, end := range map[string]func(*sql.Tx) error{
-		"commit":               func(tx *sql.Tx) error { return tx.Commit() },
-		"rollback":             func(tx *sql.Tx) error { return tx.Rollback() },
-		"rollback and refusal": func(tx *sql.Tx) error { tx.Rollback(); return &storefront.Refusal{} },
-	} {
-		for _, others := range [][]string{nil, {"a", "b"}} {
-			onEach(t, func(t *testing.T, engine engine) {
-				err := bad(t, engine, others, end).err
-				if err == nil || !strings.Contains(err.Error(), "must not end it") ||
-					errors.As(err, new(*storefront.Refusal)) || errors.Is(err, storefront.ErrUnavailable) {
-					t.Errorf("%v, %s, beside %q: CreateOrder returned %v", engine, name, others, err)
-				}
-			})
-		}
-	}
-}
-
 // If orders wait long for a connection, none of them is at fault.
 func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -393,57 +377,32 @@ func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
 	})
 }
 
-func TestOrderOfACallerWhoLeavesDuringACommitBeforeItsTurnIsNotSent(t *testing.T) {
+// The caller of an order leaves while Accept works for it: a statement that is cancelled may make SQLite roll
+// back the other orders of the commit, too. That of another leaves before its turn, and it is not sent.
+func TestCallersWhoLeaveDuringASharedCommitOfSQLite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHeldDB(sqlite)
-		var c *pending
-		store := sqlstore.New(open(t, d), accepts(func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
-			if order.Item == "b" {
-				c.leave()
-				synctest.Wait()
-			}
-			return nil
-		}))
-		wg := create(t, store, "a", "b")
-		c = propose(t, store, "c")
-		close(d.server.let)
-		wg.Wait()
-		c.wantCanceled(t)
-		sent := 0
-		for _, query := range d.ran {
-			if kindOf(query) == "INSERT" {
-				sent++
-			}
-		}
-		if got := d.server.begun(); got != "[[a] [b]]" || sent != 2 {
-			t.Errorf("the commits were %s, and %d orders were sent, want 2", got, sent)
-		}
-	})
-}
-
-// When a statement is cancelled, SQLite may roll back the other orders of the commit, too.
-func TestCallerWhoLeavesDuringASharedCommitOfSQLiteDoesNotCancelAccept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newHeldDB(sqlite)
-		var leaves *pending
-		var during error
+		var during, before *pending
+		var seen error // by Accept
 		store := sqlstore.New(open(t, d), accepts(func(ctx context.Context, _ *sql.Tx, order storefront.Order) error {
-			if order.Item == "leaves" {
-				leaves.leave()
-				during = ctx.Err()
+			if order.Item == "during" {
+				during.leave()
+				before.leave()
+				synctest.Wait()
+				seen = ctx.Err()
 			}
 			return nil
 		}))
 		wg := create(t, store, "a", "b")
-		leaves = propose(t, store, "leaves")
+		during, before = propose(t, store, "during"), propose(t, store, "before")
 		wg.Go(create(t, store, "c").Wait)
 		close(d.server.let)
 		wg.Wait()
-		if err := leaves.wait(); err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("CreateOrder returned %v", err)
-		}
-		if got := d.server.begun(); got != "[[a] [b leaves c]]" || during != nil {
-			t.Errorf("the commits were %s, and the ctx of Accept was done: %v", got, during)
+		during.wantCanceled(t)
+		before.wantCanceled(t)
+		sent := slices.DeleteFunc(d.ran, func(query string) bool { return kindOf(query) != "INSERT" })
+		if got := d.server.begun(); got != "[[a] [b during c]]" || seen != nil || len(sent) != 4 {
+			t.Errorf("the commits were %s after %d INSERTs, want 4, and the ctx of Accept was done: %v", got, len(sent), seen)
 		}
 	})
 }
@@ -625,37 +584,6 @@ func TestErrorOfAcceptIsFinal(t *testing.T) {
 type serviceError struct{ Code uint16 }
 
 func (e *serviceError) Error() string { return fmt.Sprint("the warehouse said ", e.Code) }
-
-func TestPassingErrorOfAcceptsStatementsIsRetried(t *testing.T) {
-	for name, failure := range map[string]error{
-		"serialization failure": stateError("40001"),
-		"lock not available":    stateError("55P03"),
-		"statement timeout":     stateError("57014"),
-		"deadlock (MySQL)":      number(1213),
-		"lock wait (MySQL)":     number(1205),
-		"busy (SQLite)":         errBusy,
-	} {
-		onEach(t, func(t *testing.T, engine engine) {
-			runs := 0
-			store, f := acceptedBy(t, engine, func(ctx context.Context, tx *sql.Tx) error {
-				runs++
-				if _, err := tx.ExecContext(ctx, "note it"); err != nil {
-					return fmt.Errorf("stock: %w", err)
-				}
-				return nil
-			})
-			f.before = func(_ context.Context, kind string) error {
-				if kind == "NOTE" && runs < 3 {
-					return failure // the transaction can go on from the savepoint
-				}
-				return nil
-			}
-			if wantOrder(t, store); runs != 3 {
-				t.Errorf("%v, %s: the order was created after %d runs", engine, name, runs)
-			}
-		})
-	}
-}
 
 // It runs in the goroutine of its caller, even if other orders share the commit.
 func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {

@@ -154,7 +154,7 @@ type fakeDB struct {
 
 	silent atomic.Int32  // how many of the first connections get no answers
 	away   atomic.Bool   // the server says that it is starting up
-	asks   time.Duration // how long a connection is idle before the driver asks whether the server is there; 0: for ever
+	asks   time.Duration // how long a connection is idle before the driver asks whether the server is there; 0: it does not ask
 
 	mu       sync.Mutex
 	conns    []*fakeConn

@@ -269,8 +269,8 @@ func mySQLTables() []string {
 	}
 }
 
-// isNumbered reports whether a version begins with its number, as those of MySQL, MariaDB and TiDB do:
-// 8.0.36, 10.11.6-MariaDB, 8.0.11-TiDB-v7.5.0.
+// isNumbered reports whether a version begins with its number, as those of MySQL and MariaDB do: 8.0.36,
+// 10.11.6-MariaDB.
 func isNumbered(version string) bool { return version != "" && '0' <= version[0] && version[0] <= '9' }
 
 // mySQLDemands are the values that settings of a session must have, and what would happen otherwise.
@@ -524,8 +524,7 @@ func mySQLCode(err error) (number uint64, state string) {
 	return number, state
 }
 
-// mySQLClasses maps the numbers of MySQL and MariaDB (Server Error Message Reference) and of TiDB to
-// classes.
+// mySQLClasses maps the numbers of MySQL and MariaDB (Server Error Message Reference) to classes.
 var mySQLClasses = map[uint64]class{
 	1153: final,      // a statement larger than max_allowed_packet, with the SQLSTATE of a lost connection
 	1020: conflict,   // record has changed since last read: a conflict of snapshots
@@ -580,17 +579,6 @@ var mySQLClasses = map[uint64]class{
 	3799: notPrimary, // Group Replication: leaving
 	4031: lost,       // closed as it was idle
 	4151: lost,       // the account is locked (MariaDB)
-	8002: conflict,   // TiDB: write conflict
-	8005: conflict,   // TiDB: write conflict
-	8022: passing,    // TiDB: retry
-	8028: passing,    // TiDB: schema changed
-	9001: lost,       // TiDB: storage away
-	9002: lost,       // TiDB: storage away
-	9003: passing,    // TiDB: storage busy
-	9004: passing,    // TiDB: locked
-	9005: lost,       // TiDB: region away
-	9006: passing,    // TiDB: too old for garbage collection
-	9007: conflict,   // TiDB: write conflict
 	1146: absent,     // no such table
 	1060: exists,     // duplicate column
 	1061: exists,     // duplicate key name

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -69,31 +68,6 @@ func TestNothingWaitsForAConnectionThatItDoesNotHold(t *testing.T) {
 			})
 		}
 	}
-}
-
-// The call that is to prepare a statement may leave before it has a connection.
-func TestStatementIsPreparedByTheNextCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeDB(sqlite)
-		f.server.addResource(kettle)
-		db := open(t, f)
-		db.SetMaxOpenConns(1)
-		store := sqlstore.New(db, nil)
-		must.OK(t, store.Check(t.Context())) // from here on, the engine is known
-		conn := must.Get(db.Conn(t.Context()))(t)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := store.GetProduct(ctx, "kettle"); err == nil {
-			t.Error("GetProduct succeeded without a connection")
-		}
-		conn.Close()
-		before := len(f.prepared)
-		fill(t, store, 1)
-		fill(t, store, 1)
-		if n := len(f.prepared) - before; n != 1 {
-			t.Errorf("two calls prepared %d statements, want 1", n)
-		}
-	})
 }
 
 // So reads go on while orders wait for a lock, or for Accept.
@@ -207,28 +181,6 @@ func TestCallsBeyondMaxCallsAreUnavailable(t *testing.T) {
 	})
 }
 
-func TestListsOfNothingAskNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeDB(postgres)
-		f.connect = func(context.Context) error { return errors.New("it was asked") }
-		store := sqlstore.New(open(t, f), nil)
-		done, cancel := context.WithCancel(t.Context())
-		cancel()
-		for _, limit := range []int{0, -1, math.MinInt} {
-			for name, list := range map[string]func(context.Context, string, int) ([]storefront.Resource, error){
-				"ListUsers": store.ListUsers, "ListWidgets": store.ListWidgets,
-			} {
-				if got, err := list(t.Context(), "", limit); err != nil || len(got) != 0 {
-					t.Errorf("%s with the limit %d returned %v, %v", name, limit, got, err)
-				}
-				if _, err := list(done, "", limit); err != context.Canceled {
-					t.Errorf("%s with the limit %d and a ctx that is done returned %v", name, limit, err)
-				}
-			}
-		}
-	})
-}
-
 func TestUnfitSettingsAreRefused(t *testing.T) {
 	type (
 		row      = []driver.Value
@@ -241,38 +193,26 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 		says   any    // the answer to the kind of statement; or variables of MySQL
 		want   string // in the error; "": it fits
 	}{
-		"no schema":                              {postgres, "SCHEMA", row{nil, "UTF8", "UTF8", "origin"}, "search_path"},
-		"texts of another encoding":              {postgres, "SCHEMA", row{"public", "LATIN1", "UTF8", "origin"}, "client_encoding"},
-		"a database of another one":              {postgres, "SCHEMA", row{"public", "UTF8", "LATIN1", "origin"}, "server_encoding"},
-		"a database of another kind":             {postgres, "SCHEMA", errors.New("no quote_ident"), "does not say that it is"},
-		"a number and no variables":              {mysql, "VARIABLES", errors.New("code: 62"), "does not say that it is"},
-		"temporary tables":                       {postgres, "SCHEMA", row{`"pg_temp_3"`, "UTF8", "UTF8", "origin"}, "search_path"},
-		"reads of a standby":                     {postgres, "SCHEMA", row{"public", "UTF8", "UTF8", "standby"}, "load_balance_mode"},
-		"reads of a replica":                     {mysql, "WRITER", "the primary", "the server answers what is read"},
-		"no triggers":                            {postgres, "SCHEMA", row{"public", "UTF8", "UTF8", "replica"}, "session_replication_role"},
-		"bytes as text of another":               {postgres, "BYTES", []byte(`\\`), "bytea_output"},
-		"bytes as hexadecimal text":              {postgres, "BYTES", []byte(`\x5c`), "bytea_output"},
-		"no bytes":                               {postgres, "BYTES", nil, "bytea_output"},
-		"bytes that cannot be given":             {postgres, "BYTES", stateError("22P02"), "bytea_output"},
-		"rows that are not shown":                {mysql, "LIMIT", row{"1", int64(0)}, "sql_select_limit"},
-		"no row that is shown":                   {mysql, "LIMIT", row{"0", int64(0)}, "sql_select_limit"},
-		"a clock that stands":                    {mysql, "LIMIT", row{"18446744073709551615", int64(400_000)}, "timestamp"},
-		"no file":                                {sqlite, "PRAGMAS", row{"", "wal", int64(0), int64(0)}, "no file"},
-		"no journal":                             {sqlite, "PRAGMAS", row{"shop.db", "off", int64(0), int64(0)}, "journal_mode"},
-		"a journal in memory":                    {sqlite, "PRAGMAS", row{"shop.db", "memory", int64(0), int64(0)}, "journal_mode"},
-		"reads of what is undone":                {sqlite, "PRAGMAS", row{"shop.db", "wal", int64(1), int64(0)}, "read_uncommitted"},
-		"a schema that is written":               {sqlite, "PRAGMAS", row{"shop.db", "wal", int64(0), int64(1)}, "writable_schema"},
-		"Galera is compiled in, but off":         {mysql, "", settings{"wsrep_provider_name": ""}, ""},
-		"node of a Galera cluster":               {mysql, "", settings{"wsrep_provider_name": "Galera"}, "Galera"},
-		"nothing is committed":                   {mysql, "", settings{"autocommit": "OFF"}, "autocommit"},
-		"what follows a commit is not committed": {mysql, "", settings{"completion_type": "CHAIN"}, "completion_type"},
-		"keys are not unique":                    {mysql, "", settings{"unique_checks": "OFF"}, "unique_checks"},
-		"replicas get nothing":                   {mysql, "", settings{"sql_log_bin": "OFF"}, "sql_log_bin"},
-		"reads of what is rolled back":           {mysql, "", settings{"transaction_isolation": "READ-UNCOMMITTED"}, "READ UNCOMMITTED"},
-		"the same on an older MariaDB":           {mysql, "", settings{"tx_isolation": "READ-UNCOMMITTED"}, "READ UNCOMMITTED"},
-		"reads of what is committed":             {mysql, "", settings{"transaction_isolation": "READ-COMMITTED"}, ""},
-		"server that is in no group":             {mysql, "", settings{"group_replication_group_name": "", "group_replication_consistency": "EVENTUAL"}, ""},
-		"member that waits for nobody":           {mysql, "", group("OFF", "EVENTUAL"), before},
+		"no schema":                    {postgres, "SCHEMA", row{nil, "UTF8", "UTF8", "origin"}, "search_path"},
+		"texts of another encoding":    {postgres, "SCHEMA", row{"public", "LATIN1", "UTF8", "origin"}, "client_encoding"},
+		"a database of another kind":   {postgres, "SCHEMA", errors.New("no quote_ident"), "does not say that it is"},
+		"a number and no variables":    {mysql, "VARIABLES", errors.New("code: 62"), "does not say that it is"},
+		"reads of a standby":           {postgres, "SCHEMA", row{"public", "UTF8", "UTF8", "standby"}, "load_balance_mode"},
+		"reads of a replica":           {mysql, "WRITER", "the primary", "the server answers what is read"},
+		"no triggers":                  {postgres, "SCHEMA", row{"public", "UTF8", "UTF8", "replica"}, "session_replication_role"},
+		"bytes as text of another":     {postgres, "BYTES", []byte(`\\`), "bytea_output"},
+		"bytes that cannot be given":   {postgres, "BYTES", stateError("22P02"), "bytea_output"},
+		"rows that are not shown":      {mysql, "LIMIT", row{"1", int64(0)}, "sql_select_limit"},
+		"a clock that stands":          {mysql, "LIMIT", row{"18446744073709551615", int64(400_000)}, "timestamp"},
+		"no file":                      {sqlite, "PRAGMAS", row{"", "wal", int64(0), int64(0)}, "no file"},
+		"no journal":                   {sqlite, "PRAGMAS", row{"shop.db", "off", int64(0), int64(0)}, "journal_mode"},
+		"reads of what is undone":      {sqlite, "PRAGMAS", row{"shop.db", "wal", int64(1), int64(0)}, "read_uncommitted"},
+		"a schema that is written":     {sqlite, "PRAGMAS", row{"shop.db", "wal", int64(0), int64(1)}, "writable_schema"},
+		"node of a Galera cluster":     {mysql, "", settings{"wsrep_provider_name": "Galera"}, "Galera"},
+		"nothing is committed":         {mysql, "", settings{"autocommit": "OFF"}, "autocommit"},
+		"reads of what is rolled back": {mysql, "", settings{"transaction_isolation": "READ-UNCOMMITTED"}, "READ UNCOMMITTED"},
+		"server that is in no group":   {mysql, "", settings{"group_replication_group_name": "", "group_replication_consistency": "EVENTUAL"}, ""},
+		"member that waits for nobody": {mysql, "", group("OFF", "EVENTUAL"), before},
 		"one of several primaries that waits after a fail-over only": {mysql, "", group("OFF", "BEFORE_ON_PRIMARY_FAILOVER"), before},
 		"one of several primaries that waits for those who write":    {mysql, "", group("OFF", "AFTER"), before},
 		"one of several primaries that waits":                        {mysql, "", group("OFF", "BEFORE"), ""},
@@ -280,9 +220,6 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 		"primary that waits for nobody":                              {mysql, "", group("ON", "EVENTUAL"), before},
 		"primary that waits after a fail-over":                       {mysql, "", group("ON", "BEFORE_ON_PRIMARY_FAILOVER"), ""},
 		"primary that waits":                                         {mysql, "", group("ON", "BEFORE"), ""},
-		"texts in another charset":                                   {mysql, "", settings{"character_set_client": "latin1"}, "character_set_client"},
-		"texts of three bytes a character":                           {mysql, "", settings{"character_set_connection": "utf8mb3"}, "character_set_connection"},
-		"texts that come back in another charset":                    {mysql, "", settings{"character_set_results": "utf8mb3"}, "character_set_results"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			f := newFakeDB(test.engine)
@@ -325,35 +262,33 @@ func TestNewConnectionsAreLookedAt(t *testing.T) {
 			f := newFakeDB(engine)
 			db := open(t, f)
 			store := sqlstore.New(db, nil)
-			calls := func() (errs []error) {
+			said := f.server.says[test.kind]
+			for _, step := range []struct {
+				when                  string
+				flawed, anew, refused bool // the server, each connection, and calls
+			}{
+				{"at first", false, false, false},
+				{"over an old connection", true, false, false},
+				{"over a new connection", true, true, true},
+				{"with the old settings", false, false, false},
+				{"after a Check", true, false, true},
+				{"with the old settings after a Check", false, false, false},
+			} {
+				if f.server.says[test.kind] = said; step.flawed {
+					f.server.says[test.kind] = test.says
+				}
+				db.SetMaxIdleConns(map[bool]int{false: 10, true: -1}[step.anew])
+				var check error
+				if strings.HasPrefix(step.when, "after") {
+					check = store.Check(t.Context())
+				}
 				_, list := store.ListUsers(t.Context(), "", 1)
 				_, create := store.CreateOrder(t.Context(), key, order)
-				return []error{list, create}
-			}
-			expect := func(when string, failed bool) {
-				for _, err := range calls() {
-					if (err != nil) != failed || failed && !strings.Contains(err.Error(), test.want) {
-						t.Errorf("%v: %s, a call returned %v, should it fail: %v", engine, when, err, failed)
-					}
+				if err := errors.Join(check, create); (err != nil) != step.refused || (list != nil) != step.refused ||
+					err != nil && !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%v: %s, calls returned %v, %v", engine, step.when, err, list)
 				}
 			}
-			expect("at first", false)
-			said := f.server.says[test.kind]
-			f.server.says[test.kind] = test.says
-			expect("over an old connection", false)
-			db.SetMaxIdleConns(-1)
-			expect("over a new connection", true)
-			f.server.says[test.kind] = said
-			expect("with the old settings", false)
-			db.SetMaxIdleConns(10)
-			expect("over an old connection again", false)
-			f.server.says[test.kind] = test.says
-			if err := store.Check(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v: Check returned %v", engine, err)
-			}
-			expect("after a Check", true)
-			f.server.says[test.kind] = said
-			expect("with the old settings after a Check", false)
 		})
 	}
 }
@@ -407,60 +342,50 @@ func TestTableIsLookedAtAgainBeforeItIsRefused(t *testing.T) {
 // What a promise rests on may be gone while the store runs, also where nobody asks for a Check. Once it is back,
 // orders go on.
 func TestTablesAreLookedAtWhileOrdersCome(t *testing.T) {
-	for engine, types := range map[engine][4]string{
-		postgres: {"text", "bytea", "bytea", "text"}, sqlite: {"text", "bytea", "bytea", "text"},
-		mysql: {"varchar", "varbinary", "binary", "longtext"},
+	for name, flaw := range map[string]func(f *fakeDB, flawed bool){
+		"a constraint": nil,
+		"a release of its own": func(f *fakeDB, flawed bool) {
+			version := map[bool]int64{false: 1, true: 9}[flawed]
+			f.server.says["TABLES"] = []driver.Value{version, version}
+		},
 	} {
-		for name, flaw := range map[string]func(f *fakeDB, flawed bool){
-			"a constraint": nil,
-			"a release of its own": func(f *fakeDB, flawed bool) {
-				f.server.says["TABLES"] = []driver.Value{int64(1), int64(1)}
-				if flawed {
-					f.server.says["TABLES"] = []driver.Value{int64(9), int64(9)}
+		inBubble(t, name, func(t *testing.T) {
+			f, flawed := newFakeDB(postgres), false
+			f.catalog = func() (rows [][]driver.Value) {
+				for column, kind := range map[string]string{"id": "text", "item": "text", "qty": "bigint", "created_ms": "bigint",
+					"scope": "bytea", "key_hash": "bytea", "key_fingerprint": "bytea", "fields": "text"} {
+					rows = append(rows, []driver.Value{"storefront_orders", column, kind})
 				}
-			},
-		} {
-			inBubble(t, fmt.Sprintf("%v/%s", engine, name), func(t *testing.T) {
-				f, flawed := newFakeDB(engine), false
-				f.catalog = func() (rows [][]driver.Value) {
-					for column, kind := range map[string]string{"id": types[0], "item": "text", "qty": "bigint",
-						"created_ms": "bigint", "scope": types[1], "key_hash": types[2], "key_fingerprint": types[2],
-						"fields": types[3]} {
-						rows = append(rows, []driver.Value{"storefront_orders", column, kind})
-					}
-					for _, column := range []string{"version", "oldest", "keep_ms", "forgotten_ms"} {
-						rows = append(rows, []driver.Value{"storefront_schema", column, "bigint"})
-					}
-					rows = append(rows, []driver.Value{"storefront_orders", "id", "unique"})
-					if flaw != nil || !flawed {
-						rows = append(rows, []driver.Value{"storefront_orders", "key_hash", "unique"})
-					}
-					return rows
+				for _, column := range []string{"version", "oldest", "keep_ms", "forgotten_ms"} {
+					rows = append(rows, []driver.Value{"storefront_schema", column, "bigint"})
 				}
-				store := sqlstore.New(open(t, f), nil)
-				wantOrder(t, store)
-				for _, flawed = range []bool{true, false} {
-					f.server.mu.Lock()
-					if flaw != nil {
-						flaw(f, flawed)
-					}
-					f.server.mu.Unlock()
-					time.Sleep(time.Minute)
-					before := len(f.ran)
-					for range 2 {
-						if _, err := store.CreateOrder(t.Context(), key, order); (err != nil) != flawed || errors.Is(err, storefront.ErrUnavailable) {
-							t.Errorf("a minute after the tables have become flawed (%t), CreateOrder returned %v", flawed, err)
-						}
-					}
-					if err := store.Check(t.Context()); flawed && err == nil {
-						t.Error("with flawed tables, Check returned nil")
-					}
-					if sent := fmt.Sprint(f.ran[before:]); flawed && strings.Contains(sent, "INSERT INTO storefront_orders (id") {
-						t.Errorf("with flawed tables, an order was sent: %s", sent)
+				rows = append(rows, []driver.Value{"storefront_orders", "id", "unique"})
+				if flaw != nil || !flawed {
+					rows = append(rows, []driver.Value{"storefront_orders", "key_hash", "unique"})
+				}
+				return rows
+			}
+			store := sqlstore.New(open(t, f), nil)
+			wantOrder(t, store)
+			for _, flawed = range []bool{true, false} {
+				if flaw != nil {
+					flaw(f, flawed)
+				}
+				time.Sleep(time.Minute)
+				before := len(f.ran)
+				for range 2 {
+					if _, err := store.CreateOrder(t.Context(), key, order); (err != nil) != flawed || errors.Is(err, storefront.ErrUnavailable) {
+						t.Errorf("a minute after the tables have become flawed (%t), CreateOrder returned %v", flawed, err)
 					}
 				}
-			})
-		}
+				if err := store.Check(t.Context()); flawed && err == nil {
+					t.Error("with flawed tables, Check returned nil")
+				}
+				if sent := fmt.Sprint(f.ran[before:]); flawed && strings.Contains(sent, "INSERT INTO storefront_orders (id") {
+					t.Errorf("with flawed tables, an order was sent: %s", sent)
+				}
+			}
+		})
 	}
 }
 

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/sqlstore"
@@ -79,30 +77,6 @@ func TestStatsCountEachOutcomeOnce(t *testing.T) {
 	})
 }
 
-func TestStatsCountCommitsAndTheirOrders(t *testing.T) {
-	for engine, commits := range map[engine]int64{postgres: 6, sqlite: 2, mysql: 6} {
-		synctest.Test(t, func(t *testing.T) {
-			d := newHeldDB(engine)
-			store := sqlstore.New(open(t, d), nil)
-			wg := create(t, store, strings.Split("abcdefghi", "")...)
-			left := propose(t, store, "left")
-			for range int(commits) - 1 {
-				d.server.let <- struct{}{}
-				synctest.Wait()
-			}
-			left.leave() // its order is in the last commit, which goes on
-			left.wantCanceled(t)
-			close(d.server.let)
-			wg.Wait()
-			synctest.Wait()
-			want := sqlstore.Stats{Created: 9, Canceled: 1, Commits: commits, Committed: 10}
-			if got := store.Stats(); got != want {
-				t.Errorf("%v: the store has %+v, want %+v", engine, got, want)
-			}
-		})
-	}
-}
-
 func TestStatsCountWhoRunsAndWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, let := newGatedDB()
@@ -124,43 +98,6 @@ func TestStatsCountWhoRunsAndWhoWaits(t *testing.T) {
 		close(let)
 		wg.Wait()
 		want(0, 0)
-	})
-}
-
-func TestCheckOfAStoreThatCannotCreateOrders(t *testing.T) {
-	onEach(t, func(t *testing.T, engine engine) {
-		// fails returns the error of the engine of three.
-		fails := func(state stateError, text sqliteError, n uint16) error {
-			return newServer(engine).error(state, text, n)
-		}
-		readOnly := fails("25006", "attempt to write a readonly database (8)", 1290)
-		for name, test := range map[string]struct {
-			says map[string]any
-			want string // in the error
-		}{
-			"no tables": {map[string]any{"TABLES": fails("42P01", "no such table: storefront_schema (1)", 1146)},
-				"the tables are not there"},
-			"tables of an earlier release":  {map[string]any{"TABLES": []driver.Value{int64(0), int64(0)}}, "Migrate"},
-			"no version":                    {map[string]any{"TABLES": [][]driver.Value{}}, "version 0"},
-			"tables of a later release":     {map[string]any{"TABLES": []driver.Value{int64(2), int64(2)}}, "later release"},
-			"no right to insert":            {map[string]any{"INSERT": fails("42501", "not authorized (23)", 1142)}, ""},
-			"no column of the orders":       {map[string]any{"INSERT": fails("42703", "no such column: key_hash (1)", 1054)}, ""},
-			"a database that is read only":  {map[string]any{"INSERT": readOnly}, ""},
-			"a commit that is not executed": {map[string]any{"EMIT": readOnly, "SETTLE": readOnly}, ""},
-		} {
-			if engine == sqlite && test.says["EMIT"] != nil {
-				continue // on SQLite, Check writes nothing else, and the INSERT finds this out
-			}
-			f := newFakeDB(engine)
-			maps.Copy(f.server.says, test.says)
-			err := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: 3 * time.Second}).Check(t.Context())
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v, %s: Check returned %v, want an error that says %q", engine, name, err, test.want)
-			}
-			if test.want == "" && strings.Contains(fmt.Sprint(err), "the tables are not there") {
-				t.Errorf("%v, %s: Check returned %v, which says something else of the tables", engine, name, err)
-			}
-		}
 	})
 }
 
