@@ -22,29 +22,11 @@ import (
 type pagedList struct {
 	path, param string
 	kind        listKind
-	collection  func(*MemStore) *Collection
-	stub        func(listFunc) *stubStore
 }
-
-type listFunc func(ctx context.Context, position string, limit int) ([]Resource, error)
 
 var pagedLists = map[string]pagedList{
-	"users": {
-		"/v1/users", "after", usersList,
-		func(m *MemStore) *Collection { return &m.Users },
-		func(list listFunc) *stubStore { return &stubStore{listUsers: list} },
-	},
-	"widgets": {
-		"/v2/widgets", "start", widgetsList,
-		func(m *MemStore) *Collection { return &m.Widgets },
-		func(list listFunc) *stubStore { return &stubStore{listWidgets: list} },
-	},
-}
-
-func onBothLists(t *testing.T, test func(t *testing.T, l pagedList)) {
-	for name, l := range pagedLists {
-		t.Run(name, func(t *testing.T) { test(t, l) })
-	}
+	"users":   {"/v1/users", "after", usersList},
+	"widgets": {"/v2/widgets", "start", widgetsList},
 }
 
 // at returns the target of a page; no position is the first one.
@@ -56,10 +38,10 @@ func (l pagedList) at(limit int, position string) string {
 	return target
 }
 
-// store returns a store in which the list has bare items with these IDs.
-func (l pagedList) store(ids ...string) *MemStore {
+// withUsers returns a store that has users.
+func withUsers(ids ...string) *MemStore {
 	store := new(MemStore)
-	l.collection(store).Put(bareResources(ids...)...)
+	store.Users.Put(bareResources(ids...)...)
 	return store
 }
 
@@ -115,20 +97,21 @@ func TestPageSizes(t *testing.T) {
 
 func TestStoreIsAskedOnceForOneMoreThanThePage(t *testing.T) {
 	type account struct{}
-	onBothLists(t, func(t *testing.T, l pagedList) {
+	for name, l := range pagedLists {
 		var calls []string
-		h := New(l.stub(func(ctx context.Context, position string, limit int) ([]Resource, error) {
+		list := func(ctx context.Context, position string, limit int) ([]Resource, error) {
 			calls = append(calls, fmt.Sprintf("for %v from %q, %d", ctx.Value(account{}), position, limit))
 			return nil, nil
-		}))
+		}
+		h := New(&stubStore{listUsers: list, listWidgets: list})
 		for _, target := range []string{l.at(7, ""), l.at(500, l.kind.encodeCursor("Zoë/1"))} {
 			do(h, newRequest("GET", target, "").WithContext(context.WithValue(t.Context(), account{}, "ann")))
 		}
 		want := []string{`for ann from "", 8`, `for ann from "Zoë/1", 501`}
 		if !slices.Equal(calls, want) {
-			t.Errorf("calls of the store: %q, want %q", calls, want)
+			t.Errorf("%s: calls of the store: %q, want %q", name, calls, want)
 		}
-	})
+	}
 }
 
 // A walk over such pages might never end, or leave items out.
@@ -176,7 +159,7 @@ func (w *slowWriter) Write(body []byte) (int, error) {
 }
 
 func TestPageThatIsBeingWrittenIsNotWrittenOver(t *testing.T) {
-	h := New(pagedLists["users"].store("ada", "grace", "linus"))
+	h := New(withUsers("ada", "grace", "linus"))
 	want := get(h, "/v1/users").body
 	for range 20 { // a sync.Pool does not always give back what it has
 		w := &slowWriter{ResponseRecorder: httptest.NewRecorder(),
@@ -189,7 +172,7 @@ func TestPageThatIsBeingWrittenIsNotWrittenOver(t *testing.T) {
 }
 
 func TestMemoryOfALargePageIsNotKept(t *testing.T) {
-	store := pagedLists["users"].store("ada")
+	store := withUsers("ada")
 	store.Users.Put(MustResource("large", map[string]string{"text": strings.Repeat("x", 2<<20)}))
 	h := New(store)
 	for range 5 { // as above

@@ -196,6 +196,30 @@ func TestWhatTakesLongHasAllOfItsTime(t *testing.T) {
 	}
 }
 
+// A balancer sends each connection to the next of several servers.
+func TestAnyOfEqualServersMayAnswer(t *testing.T) {
+	for _, engine := range []engine{postgres, mysql} {
+		for _, names := range [][]string{{"a", "b"}, {"a", "b", "c", "d", "e"}} {
+			for _, pool := range []int{0, 7} {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFakeDB(engine)
+					f.names = names
+					db := open(t, f)
+					db.SetMaxOpenConns(pool)
+					runs := 0
+					store := sqlstore.New(db, &sqlstore.Options{Timeout: 10 * time.Second, Accept: wait(8*time.Second, &runs)})
+					for i := range 4 {
+						create(t, store, fmt.Sprint(i)).Wait()
+					}
+					if s := store.Stats(); runs != 4 || s.Retries != 0 || s.Dropped != 0 {
+						t.Errorf("%v, %q, pool of %d: Accept ran %d times, and the store has %+v", engine, names, pool, runs, s)
+					}
+				})
+			}
+		}
+	}
+}
+
 // One that has fallen silent is left, although the others answer.
 func TestSilentOneOfEqualServersIsLeft(t *testing.T) {
 	for _, pool := range []int{0, 2, 7} {
