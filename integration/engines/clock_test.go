@@ -53,25 +53,6 @@ func TestForgetKeysGoesByTheDatabasesClock(t *testing.T) {
 	})
 }
 
-// The time of an order is that of the replica that has proposed it, and says nothing of
-// how old its key is.
-func TestAKeyOfAReplicaThatIsBehindIsRemembered(t *testing.T) {
-	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-		t.Parallel()
-		behind, other := sqlstore.New(d.Connect(t), nil), sqlstore.New(d.Connect(t), nil)
-		order := storefront.Order{ID: "ord_1", Item: "kettle", Qty: 1, CreatedAt: time.Now().Add(-26 * time.Hour).UTC().Truncate(time.Millisecond)}
-		must.Get(behind.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "key"}, order))(t)
-		if n, err := other.ForgetKeys(t.Context(), time.Now().Add(-storefront.KeyLifetime-time.Hour)); err != nil || n != 0 {
-			t.Errorf("ForgetKeys returned %d, %v, want 0", n, err)
-		}
-		again := order
-		again.ID = "ord_2"
-		if got, err := other.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "key"}, again); err != nil || !got.Equal(order) {
-			t.Errorf("the order, sent again, is %v, %v, want %v", got, err, order)
-		}
-	})
-}
-
 // TestClocksOfReplicasLoseNoKey has orders of replicas whose clocks are wrong, with IDs to match, forgotten by
 // hours, as by a program that runs for days: no key before its time, each of a clock that is less than an hour
 // wrong at once, and every other one within a day and an hour more.

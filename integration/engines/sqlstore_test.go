@@ -180,25 +180,6 @@ func TestForgetKeysOfManyByManyAtOnce(t *testing.T) {
 
 // Programs may do with the tables what docs/databases.md tells them to.
 func TestDocumentedSQL(t *testing.T) {
-	outboxes := map[string][]string{
-		"sqlite": {
-			`CREATE TABLE outbox (position INTEGER PRIMARY KEY AUTOINCREMENT, order_id TEXT NOT NULL)`,
-			`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
-				BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); END`,
-		},
-		"pgx": {
-			`CREATE TABLE outbox (position BIGSERIAL PRIMARY KEY, order_id TEXT NOT NULL)`,
-			`CREATE FUNCTION order_created() RETURNS trigger LANGUAGE plpgsql AS
-				$$ BEGIN INSERT INTO outbox (order_id) VALUES (NEW.id); RETURN NULL; END $$`,
-			`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
-				FOR EACH ROW EXECUTE FUNCTION order_created()`,
-		},
-		"mysql": {
-			`CREATE TABLE outbox (position BIGINT AUTO_INCREMENT PRIMARY KEY, order_id TEXT NOT NULL)`,
-			`CREATE TRIGGER order_created AFTER INSERT ON storefront_orders
-				FOR EACH ROW INSERT INTO outbox (order_id) VALUES (NEW.id)`,
-		},
-	}
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
 		documented := documents.Statements(t, "../..", "docs/databases.md", "TestDocumentedSQL", d.Driver)
@@ -212,27 +193,6 @@ func TestDocumentedSQL(t *testing.T) {
 			var id, name string
 			if err := d.Pool.QueryRow(readUsers).Scan(&id, &name); err != nil || id != "ada" || name != "Ada" {
 				t.Errorf("read %s, %s, %v", id, name, err)
-			}
-		})
-		t.Run("outbox", func(t *testing.T) {
-			d.Exec(t, outboxes[d.Driver]...)
-			var wg sync.WaitGroup
-			for i := range 20 {
-				wg.Go(func() {
-					_, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Scope: "ada", Value: fmt.Sprint("a", i%2)},
-						storefront.Order{ID: fmt.Sprint("ord_", i), Item: "kettle", Qty: 1, CreatedAt: time.Now()})
-					if err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			wg.Wait()
-			published := testdb.Column(t, d.Pool, `SELECT order_id FROM outbox ORDER BY position LIMIT 100`)
-			created := testdb.Column(t, d.Pool, `SELECT id FROM storefront_orders`)
-			slices.Sort(published)
-			slices.Sort(created)
-			if diff := cmp.Diff(created, published); diff != "" || len(created) != 2 {
-				t.Errorf("orders and their events (-want +got):\n%s", diff)
 			}
 		})
 		t.Run("order of a key", func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -202,38 +201,15 @@ func (s *PostgresServer) Promote(t testing.TB) {
 	})
 }
 
-// findPostgres returns the folder of PostgreSQL's binaries: of the server on
-// PATH, or else of the newest one where packages put it.
+// findPostgres returns the folder of the newest PostgreSQL's binaries, where packages put them.
 func findPostgres() (bin string, err error) {
-	var dirs []string
-	if path, err := exec.LookPath("postgres"); err == nil {
-		if path, err = filepath.EvalSymlinks(path); err == nil {
-			dirs = append(dirs, filepath.Dir(path))
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb", "/usr/bin/initdb"} {
+		if found, _ := filepath.Glob(pattern); found != nil {
+			return filepath.Dir(found[len(found)-1]), nil
 		}
 	}
-	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
-		dirs = append(dirs, strings.TrimSpace(string(out)))
-	}
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
-		"/opt/homebrew/opt/postgresql@*/bin"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			return "", err
-		}
-		slices.Reverse(found)
-		dirs = append(dirs, found...)
-	}
-	for _, dir := range dirs {
-		if !slices.ContainsFunc([]string{"initdb", "postgres", "pg_basebackup"}, func(name string) bool {
-			_, err := exec.LookPath(filepath.Join(dir, name))
-			return err != nil
-		}) {
-			return dir, nil
-		}
-	}
-	return "", NotInstalled("PostgreSQL is not installed: its server binaries (initdb, postgres, " +
-		"pg_basebackup) are neither on PATH, " +
-		"nor where pg_config says, nor in /usr/lib/postgresql")
+	return "", NotInstalled("PostgreSQL is not installed: its server binaries (initdb, postgres, pg_basebackup) are " +
+		"neither in /usr/lib/postgresql, nor in /usr/pgsql-*, nor in /usr/bin")
 }
 
 // findPostgres18 returns the folder of the binaries that postgres18/fetch fetches. They
