@@ -46,7 +46,8 @@ func TestFailover(t *testing.T) {
 // TestSplitBrain promotes the standby of a PostgreSQL primary that lives on, takes
 // connections and calls itself the primary, but has nobody left to commit with.
 func TestSplitBrain(t *testing.T) {
-	testPromotions(t, long.Of(1, 3), func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+	long.Test(t)
+	testPromotions(t, 3, func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
 		promote()
 		return func() {}
 	})
@@ -71,7 +72,6 @@ func TestFrozenPrimary(t *testing.T) {
 // is acknowledged, and would be lost.
 func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresServer, promote func()) (comeBack func())) {
 	f := faulttest.New(t)
-	f.Orders = long.Of(1000, 10_000) // that they last for all turns
 	primary := dbserver.StartPostgres(t)
 	standby, spare := primary.Another(t), primary.Another(t)
 	link := netfault.Start(t, netfault.AnyProtocol, primary.Addr())

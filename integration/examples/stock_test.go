@@ -11,6 +11,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
@@ -21,6 +22,9 @@ import (
 // has taken its pieces and has its event, once, and what is not in stock is refused.
 func TestStock(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		if d.Driver == "mysql" {
+			long.Test(t)
+		}
 		f := faulttest.New(t)
 		f.Orders = 200
 		name, table := d.URL, outbox.PostgresTable

@@ -6,6 +6,7 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/netfault"
 )
 
@@ -22,6 +23,7 @@ func TestDatabaseCuts(t *testing.T) {
 	})
 	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
 		t.Run(k.Name, func(t *testing.T) {
+			long.Test(t)
 			f := faulttest.New(t)
 			server := k.Start(t, moreConnections)
 			p := netfault.Start(t, netfault.MySQL, server.Addr())

@@ -7,11 +7,13 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 )
 
 // TestReplicaKills kills replicas that share a PostgreSQL.
 func TestReplicaKills(t *testing.T) {
+	long.Test(t)
 	f := faulttest.New(t)
 	server := dbserver.StartPostgres(t)
 	f.Start(3, server.DSN())
@@ -35,6 +37,7 @@ func TestPostgresKills(t *testing.T) {
 func TestMySQLKills(t *testing.T) {
 	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
 		t.Run(k.Name, func(t *testing.T) {
+			long.Test(t)
 			f := faulttest.New(t)
 			server := k.Start(t)
 			f.Start(3, dbserver.MySQLURL(t, server.DSN()))
@@ -49,7 +52,10 @@ func TestMySQLKills(t *testing.T) {
 }
 
 // TestSQLiteKills kills a server that keeps a SQLite file.
-func TestSQLiteKills(t *testing.T) { testSQLiteKills(t, 1) }
+func TestSQLiteKills(t *testing.T) {
+	long.Test(t)
+	testSQLiteKills(t, 1)
+}
 
 // TestSQLiteReplicaKills kills replicas that share a SQLite file.
 func TestSQLiteReplicaKills(t *testing.T) { testSQLiteKills(t, 3) }
