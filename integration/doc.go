@@ -9,7 +9,7 @@
 //	faults      processes and networks that fail under orders
 //	releases    what each release has promised, and replicas of several on one database
 //	clusters    PostgreSQL pairs and MySQL groups, whole and in pieces
-//	wire        the contract of the service on each database
+//	wire        the contract of the service, as kin-openapi reads it
 //	clients     the clients in folder sdk
 //	fronts      proxies before the service
 //	browser     the explorer

@@ -54,7 +54,7 @@ var _ interface {
 	storetest.Reopener
 } = (*SuiteStore)(nil)
 
-// Put hides that of SQLStore.
+// Put puts resources.
 func (s *SuiteStore) Put(ctx context.Context, contents storetest.Contents) error {
 	return errors.Join(
 		s.Users.Put(ctx, contents.Users...),
@@ -63,7 +63,7 @@ func (s *SuiteStore) Put(ctx context.Context, contents storetest.Contents) error
 	)
 }
 
-// Delete hides that of SQLStore.
+// Delete deletes resources.
 func (s *SuiteStore) Delete(ctx context.Context, contents storetest.Contents) error {
 	return errors.Join(
 		s.Users.Delete(ctx, IDs(contents.Users)...),

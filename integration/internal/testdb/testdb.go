@@ -14,7 +14,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,16 +25,9 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
-	"example.com/storefront/internal/exchanges"
 	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
-
-// A Store is a store as the tests need it.
-type Store interface {
-	exchanges.Store
-	Orders() []storefront.Order
-}
 
 // OnSQLEngines runs test on an empty database of each kind that sqlstore is
 // for. Without the binaries of a server it skips that one.
@@ -112,7 +104,7 @@ func SQLiteFile(t testing.TB) string {
 }
 
 // Open returns a store with connections of its own, which are closed when t ends.
-func (d *DB) Open(t testing.TB) Store {
+func (d *DB) Open(t testing.TB) *SQLStore {
 	t.Helper()
 	return d.OpenWith(t, nil)
 }
@@ -178,7 +170,7 @@ func (d *DB) RecordKey(t testing.TB, orderID string, at time.Time) {
 	d.Exec(t, ForgetPlace)
 }
 
-// A SQLStore is a sqlstore.Store with the methods of a Store.
+// A SQLStore is a sqlstore.Store with its orders.
 type SQLStore struct {
 	*sqlstore.Store
 	storefront.OrderReader
@@ -206,36 +198,6 @@ func StoredOrders(t testing.TB, db *sql.DB) (orders []storefront.Order) {
 	}
 	must.OK(t, rows.Err())
 	return orders
-}
-
-// Put puts resources into the collection with this name.
-func (s *SQLStore) Put(ctx context.Context, collection string, resources ...storefront.Resource) error {
-	c, err := s.collection(collection)
-	if err != nil {
-		return err
-	}
-	return c.Put(ctx, resources...)
-}
-
-// Delete deletes what has these IDs from the collection with this name.
-func (s *SQLStore) Delete(ctx context.Context, collection string, ids ...string) error {
-	c, err := s.collection(collection)
-	if err != nil {
-		return err
-	}
-	return c.Delete(ctx, ids...)
-}
-
-func (s *SQLStore) collection(name string) (sqlstore.Collection, error) {
-	switch name {
-	case "users":
-		return s.Users, nil
-	case "products":
-		return s.Products, nil
-	case "widgets":
-		return s.Widgets, nil
-	}
-	return sqlstore.Collection{}, fmt.Errorf("there are no %s", name)
 }
 
 // ExpectVersion expects a version of the tables, and the oldest that may use them.
