@@ -30,7 +30,7 @@ import (
 // of them knows of the others before the commit.
 func TestMySQLGroup(t *testing.T) {
 	long.Test(t)
-	nodes := groupDatabases(t, dbserver.StartMySQLGroup(t, 3, dbserver.MultiPrimary))
+	nodes := groupDatabases(t, dbserver.StartMySQLGroup(t, 3))
 	const keys, items = 300, 10
 	nodes[0].Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL PRIMARY KEY)",
 		"CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, taken BIGINT NOT NULL)")
@@ -156,7 +156,7 @@ func TestMySQLGroup(t *testing.T) {
 func TestMySQLMemberKills(t *testing.T) {
 	long.Test(t)
 	f := faulttest.New(t)
-	g := dbserver.StartMySQLGroup(t, 3, dbserver.MultiPrimary)
+	g := dbserver.StartMySQLGroup(t, 3)
 	hosts := g.Hosts()
 	for range hosts {
 		r := faulttest.StartReplicas(t, process.Storefrontd, 1, "mysql://shop@"+strings.Join(hosts, ",")+"/shop?group_replication_consistency='BEFORE'")[0]

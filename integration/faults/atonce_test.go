@@ -93,7 +93,7 @@ func TestAtOnce(t *testing.T) {
 	}
 	t.Run("Group Replication", func(t *testing.T) {
 		s := newShop(t)
-		g := dbserver.StartMySQLGroupOnSmallDisks(t, 3, dbserver.SinglePrimary)
+		g := dbserver.StartMySQLGroupOnSmallDisks(t, 3)
 		var hosts []string
 		for _, m := range g.Members {
 			hosts = append(hosts, s.link(netfault.MySQL, m.Addr()))

@@ -24,37 +24,28 @@ type GroupMember struct {
 	Name string
 }
 
-// The values of group_replication_single_primary_mode.
-const (
-	MultiPrimary  = false // all members take writes
-	SinglePrimary = true  // one does, and after it another
-)
-
-// StartMySQLGroup starts a group of n members for the time of the test. Without the
+// StartMySQLGroup starts a group of n members for the time of the test, all of which take writes. Without the
 // binaries it skips the test.
-func StartMySQLGroup(t testing.TB, n int, single bool) *MySQLGroup {
+func StartMySQLGroup(t testing.TB, n int) *MySQLGroup {
 	t.Helper()
-	return startMySQLGroup(t, n, single, func(*Server) {})
+	return startMySQLGroup(t, n, func(*Server) {}, "group-replication-single-primary-mode=OFF",
+		"group-replication-enforce-update-everywhere-checks=ON")
 }
 
-// StartMySQLGroupOnSmallDisks is StartMySQLGroup with each member's data on a disk that the member
-// has to itself, and that FillDisk fills. Where none can be mounted it skips the test.
-func StartMySQLGroupOnSmallDisks(t testing.TB, n int, single bool) *MySQLGroup {
+// StartMySQLGroupOnSmallDisks is StartMySQLGroup of members of which one takes writes, and after it another. The data
+// of each is on a disk that the member has to itself, and that FillDisk fills. Where none can be mounted it
+// skips the test.
+func StartMySQLGroupOnSmallDisks(t testing.TB, n int) *MySQLGroup {
 	t.Helper()
-	return startMySQLGroup(t, n, single, func(s *Server) { s.useSmallDisk(t) })
+	return startMySQLGroup(t, n, func(s *Server) { s.useSmallDisk(t) })
 }
 
-func startMySQLGroup(t testing.TB, n int, single bool, prepare func(*Server)) *MySQLGroup {
+func startMySQLGroup(t testing.TB, n int, prepare func(*Server), mode ...string) *MySQLGroup {
 	t.Helper()
 	MySQL.installation(t)
 	var addresses []string // for the other members
 	for range n {
 		addresses = append(addresses, "127.0.0.1:"+strconv.Itoa(process.FreePort()))
-	}
-	mode := []string{"group-replication-single-primary-mode=OFF",
-		"group-replication-enforce-update-everywhere-checks=ON"}
-	if single {
-		mode = nil
 	}
 	g := new(MySQLGroup)
 	for i := range n {

@@ -1,9 +1,0 @@
-package wire
-
-import (
-	"testing"
-
-	"example.com/storefront/integration/internal/leak"
-)
-
-func TestMain(m *testing.M) { leak.Main(m) }
