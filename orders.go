@@ -76,14 +76,14 @@ func canonicalObject(text []byte) ([]byte, error) {
 	return ijson.AppendCanonical(nil, text), nil
 }
 
-// standFor reports whether f, which a Store has kept, is what a request sent, perhaps written in another
-// way, and in the form of the service.
-func (f Fields) standFor(sent Fields) bool {
+// valued returns f, which a Store has kept, in the form of the service. It reports whether f has the value that
+// a request sent, perhaps written in another way.
+func (f Fields) valued(sent Fields) (Fields, bool) {
 	if f == sent || f == "" || sent == "" {
-		return f == sent
+		return f, f == sent
 	}
 	text, err := canonicalObject([]byte(f))
-	return err == nil && string(text) == string(f) && ijson.Sum(text) == ijson.Sum([]byte(sent))
+	return Fields(text), err == nil && ijson.Sum(text) == ijson.Sum([]byte(sent))
 }
 
 // Equal reports whether o and other are the same in all fields, with their times as

@@ -100,25 +100,29 @@ func TestWhatAReaderIsAsked(t *testing.T) {
 	}
 }
 
-// A store keeps fields as they are, and a database's type for JSON does not.
+// A store keeps fields as they are, and a database's type for JSON does not: a replay has their value then, in
+// the form of the service.
 func TestStoresThatChangeFields(t *testing.T) {
-	const sent = `{"b":[1.0,2],"a":"é"}`
+	const sent, other = `{"b":[1.0,2e1],"a":"é"}`, `{"a":"é","b":[1.0,20]}`
 	for _, row := range []struct {
 		stored Fields
 		id     string // "": the one that was proposed
-		status int
+		answer string // its fields; "": 500
 	}{
-		{sent, "", 201},
-		{sent, "ord_1", 201},
-		{`{"a":"é","b":[1,2]}`, "ord_1", 201}, // of the first request, which was written in another way
-		{`{"a":"é","b":[1,2]}`, "", 500},
-		{"", "", 500},
-		{"", "ord_1", 500},
-		{`{"a": "é", "b": [1, 2]}`, "ord_1", 500},
-		{`{"a":"\u00e9","b":[1,2]}`, "ord_1", 500},
-		{`{"a":"é","b":[1,3]}`, "ord_1", 500},
-		{`{"a":"é","b":[1,2]`, "ord_1", 500},
-		{`[]`, "ord_1", 500},
+		{sent, "", sent},
+		{sent, "ord_1", sent},
+		{other, "ord_1", other}, // of the first request, which was written in another way
+		{other, "", ""},
+		{"", "", ""},
+		{"", "ord_1", ""},
+		{`{"a": "é", "b": [1.0, 20]}`, "ord_1", other}, // as jsonb of PostgreSQL has it
+		{"\n" + `{"b" :[1.0,2e1],"a":"\u00e9"}`, "ord_1", sent},
+		{`{"a": "é", "b": [1.0, 20]}`, "", ""},
+		{`{"a":"é","b":[1,3]}`, "ord_1", ""},
+		{`{"a":"é","b":[1,20],"c":null}`, "ord_1", ""},
+		{`{"a":"é","b":[1,20],"b":[1,20]}`, "ord_1", ""},
+		{`{"a":"é","b":[1,20]`, "ord_1", ""},
+		{`[]`, "ord_1", ""},
 	} {
 		store := &stubStore{createOrder: func(_ context.Context, _ IdempotencyKey, order Order) (Order, error) {
 			order.Fields = row.stored
@@ -128,9 +132,14 @@ func TestStoresThatChangeFields(t *testing.T) {
 			return order, nil
 		}}
 		h := NewWithOptions(store, &Options{OrderFields: true})
-		body := `{"item":"teapot","qty":2,"fields":` + sent + `}`
-		if got := postOrder(h, "k", body); got.status != row.status {
-			t.Errorf("%s, with the ID %q: %d, want %d", row.stored, row.id, got.status, row.status)
+		got := postOrder(h, "k", `{"item":"teapot","qty":2,"fields":`+sent+`}`)
+		want := fmt.Sprint("201 ", true)
+		if row.answer == "" {
+			want = fmt.Sprint("500 ", false)
+		}
+		answered := strings.Contains(got.body, `,"fields":`+row.answer+`,"created_at":`)
+		if fmt.Sprint(got.status, " ", answered) != want {
+			t.Errorf("%s, with the ID %q: %d %s, want the fields %q", row.stored, row.id, got.status, got.body, row.answer)
 		}
 	}
 }

@@ -659,31 +659,40 @@ func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, o Ord
 	if got, err = g.store.CreateOrder(ctx, key, o); err != nil {
 		return Order{}, err
 	}
-	return got, checkStored(got, o)
+	return checkStored(got, o)
 }
 
 var year10000 = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// checkStored returns an error unless stored can be what a call that proposed order has
-// created or found. It names nothing that was ordered, as it is logged.
-func checkStored(stored, order Order) error {
+// checkStored returns stored as the answer to a call that proposed order, or an error unless it can be what the
+// call has created or found. The error names nothing that was ordered, as it is logged.
+//
+// A replay is answered if its fields have the value of those that were sent, in whatever form a database has
+// kept them since: the order is there, and a retry would never learn of it otherwise. The answer has what is
+// stored, as a read has, whatever form this request has.
+func checkStored(stored, order Order) (Order, error) {
 	if stored.Equal(order) {
-		return nil // created as it was proposed
+		return stored, nil // created as it was proposed
 	}
-	at, err := stored.CreatedAt, checkID(stored.ID)
+	isNew, at, err := stored.ID == order.ID, stored.CreatedAt, checkID(stored.ID)
+	fields, same := stored.Fields.valued(order.Fields)
 	switch method := "CreateOrder"; {
 	case err != nil:
-		return broken(method, "an order, but %v", err)
+		err = broken(method, "an order, but %v", err)
 	case stored.Item != order.Item || stored.Qty != order.Qty:
-		return broken(method, "an order with another item or quantity than was sent")
-	case !stored.Fields.standFor(order.Fields), stored.ID == order.ID && stored.Fields != order.Fields:
-		return broken(method, "an order with other fields than were sent, or in another form")
-	case stored.ID == order.ID:
-		return broken(method, "the order that it was given, but with CreatedAt %v", at)
+		err = broken(method, "an order with another item or quantity than was sent")
+	case !same || isNew && stored.Fields != order.Fields:
+		err = broken(method, "an order with other fields than were sent, or a new one with fields in another form")
+	case isNew:
+		err = broken(method, "the order that it was given, but with CreatedAt %v", at)
 	case !at.After(time.Time{}) || !at.Before(year10000): // which RFC 3339 cannot write
-		return broken(method, "an order with CreatedAt %v", at)
+		err = broken(method, "an order with CreatedAt %v", at)
 	}
-	return nil
+	if err != nil {
+		return Order{}, err
+	}
+	stored.Fields = fields
+	return stored, nil
 }
 
 func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resource, err error) {
