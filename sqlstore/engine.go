@@ -2,11 +2,13 @@ package sqlstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,8 +105,8 @@ type statements struct {
 
 	// catalog returns rows of three texts about the tables, views and the like whose names begin with
 	// storefront_: table, column and type of each column; table, column and "unique" for each column of
-	// which a constraint allows each value once; table, "" and "partitioned" for such a table; and
-	// table, "" and what is wrong with it. For a view, the type is one that no column has.
+	// which a constraint allows each value once; table, "" and "partitioned", perhaps with by what, for such a
+	// table; and table, "" and what is wrong with it. For a view, the type is one that no column has.
 	catalog string
 
 	// place says where the tables are, for people.
@@ -125,6 +127,16 @@ type statements struct {
 	// candidates for 1.0.0 name a column fingerprint, so none can write into these tables, nor a release
 	// into theirs.
 	tables map[string]map[string]string
+
+	// retype is the format of a statement, or an advice, that gives a table's column its type: of the names of
+	// the table and the column, the type, what follows the type in the column's definition, and its name in tables.
+	retype string
+
+	// reindex is the format of the statements that make a unique index of a table's column, for both names.
+	reindex string
+
+	// unpartition is what to do about a table that is partitioned by another column: a format like reindex.
+	unpartition string
 
 	// prefix comes before the names of tables. It names the schema, so that no statement
 	// finds the table of another schema in the search_path.
@@ -198,16 +210,17 @@ func (st *statements) order(ctx context.Context, c *session, hash [sha256.Size]b
 	order storefront.Order, fingerprint [32]byte, err error) {
 	var ms int64
 	var print, key []byte
+	var fields sql.NullString // NULL of one that was, for a while, of a type for JSON, which has no ''
 	found := false
 	err = c.each(ctx, func() { found = true },
-		[]any{&order.ID, &order.Item, &order.Qty, &order.Fields, &ms, &print, &key}, st.orderOf, args...)
+		[]any{&order.ID, &order.Item, &order.Qty, &fields, &ms, &print, &key}, st.orderOf, args...)
 	switch {
 	case err == nil && !found:
 		err = sql.ErrNoRows
 	case err == nil && !bytes.Equal(key, hash[:]):
 		err = errOfAnother
 	}
-	order.CreatedAt = time.UnixMilli(ms).UTC()
+	order.Fields, order.CreatedAt = storefront.Fields(fields.String), time.UnixMilli(ms).UTC()
 	copy(fingerprint[:], print)
 	return order, fingerprint, err
 }
@@ -398,6 +411,26 @@ func ownTables(id, body, orderID, hash string) map[string]map[string]string {
 		"storefront_schema": {"version": "bigint", "oldest": "bigint", "keep_ms": "bigint",
 			"forgotten_ms": "bigint"},
 	}
+}
+
+const (
+	dropIndex   = `DROP INDEX IF EXISTS %[1]s_%[2]s; ` // one that an interrupted statement has left, or of other columns
+	createIndex = `CREATE UNIQUE INDEX %[1]s_%[2]s ON %[1]s (%[2]s)`
+)
+
+// columnType finds the type of a column, and what follows it, in a statement of the schema.
+const columnType = `\b%s ([A-Z]+(?:\(\d+\))?(?: CHARACTER SET \w+)?(?: COLLATE [\w"]+)?)( NOT NULL)?( DEFAULT \(?''\)?)?`
+
+// retyped returns the statement that gives a column its type, with its name in tables.
+func (st *statements) retyped(table, column, name string) string {
+	for _, create := range st.schema {
+		if _, columns, ok := strings.Cut(create, table+" ("); ok {
+			found := regexp.MustCompile(fmt.Sprintf(columnType, column)).FindStringSubmatch(columns)
+			// Where there is a default, NULL will do, which stands for '' (see order).
+			return fmt.Sprintf(st.retype, table, column, found[1], cmp.Or(found[3], found[2]), name)
+		}
+	}
+	return ""
 }
 
 func numbered(n int) string { return "$" + strconv.Itoa(n) }

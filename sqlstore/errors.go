@@ -21,6 +21,7 @@ const (
 	exists                  // a statement of the schema has nothing to do: what it makes is there
 	raced                   // another program has run the same statement of the schema meanwhile
 	absent                  // a table is not there
+	denied                  // the role may not do that
 	passing                 // the same statement may succeed later, over this connection, too
 	conflict                // another transaction was in the way
 	notPrimary              // this server is not the primary, or no longer; its connections are in order

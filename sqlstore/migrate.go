@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,13 +45,13 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease) {
 		return err
 	}
-	_, denied := codeClass(err)
-	denied = denied && classOf(err) != absent
+	_, fails := codeClass(err)
+	fails = fails && classOf(err) != absent
 	missing, flaw := s.inspect(ctx)
 	switch {
 	case flaw != nil:
 		return flaw
-	case denied:
+	case fails:
 		return err
 	case version >= schemaVersion && len(missing) > 0:
 		return s.lost(missing)
@@ -72,6 +73,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err = s.change(ctx, db.sql().schema, false); err == nil {
 		err = s.change(ctx, db.record(), true)
 	}
+	if classOf(err) == denied {
+		return fmt.Errorf("sqlstore: migrate, which wants a role that may make tables: %w", err)
+	}
 	if err != nil {
 		return fmt.Errorf("sqlstore: migrate: %w", err)
 	}
@@ -87,9 +91,34 @@ func (s *Store) Migrate(ctx context.Context) error {
 
 // lost returns the error of tables that are missing though all have been made.
 func (s *Store) lost(missing []string) error {
-	return fmt.Errorf("sqlstore: the database has the tables of a shop, but not %s: restore what is missing, "+
+	return fmt.Errorf("sqlstore: the database has the tables of a shop, but not %s: rename it back or restore it, "+
 		"or orders that it had could be made again; if it is to begin empty, DELETE FROM storefront_schema "+
 		"and call Migrate", strings.Join(missing, ", "))
+}
+
+// absent says what is the case if a statement has failed with err, as a table is not there, and what to do.
+func (s *Store) absent(ctx context.Context, err error) error {
+	var missing []string
+	flaw := s.retryWith(ctx, func(ctx context.Context, c *session) (err error) {
+		missing, err = c.inspectOnce(ctx, c.database.sql())
+		return err
+	})
+	made, place := false, ""
+	if len(missing) > 0 {
+		place = s.text(ctx, func(st *statements) string { return st.place }) + " has no " + strings.Join(missing, ", ") + ": "
+	}
+	if place != "" && !slices.Contains(missing, "storefront_schema") {
+		version, _ := s.schemaVersion(ctx)
+		made = version >= schemaVersion
+	}
+	why := fmt.Errorf("sqlstore: the tables are not there: %sthe method Migrate of the store makes them", place)
+	if made {
+		why = s.lost(missing)
+	} else if slices.Contains(missing, "storefront_orders") {
+		why = cmp.Or(s.isAlone(ctx), why)
+	}
+	why = cmp.Or(flaw, why)
+	return fmt.Errorf("%w: %w", why, err)
 }
 
 // isAlone returns an error if the database has another shop that this one would begin beside.

@@ -41,13 +41,16 @@ func newMySQL(version, get string) *mySQL {
 			LEFT JOIN information_schema.engines AS e ON e.engine = t.engine
 			WHERE t.table_schema = database() AND t.table_name LIKE 'storefront%' AND t.engine IS NOT NULL
 			AND (t.create_options LIKE '%partitioned%' OR COALESCE(e.transactions, 'NO') <> 'YES')`,
-		place:   `SELECT CONCAT('database ', DATABASE(), ' at ', @@hostname, ':', @@port)`,
-		tables:  ownTables("varbinary", "longtext", "varchar", "binary"),
-		param:   marked,
-		users:   get + `id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
-		product: get + `id, body FROM storefront_products WHERE id = ?`,
-		widgets: get + `id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
-		replace: ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
+		place:       `SELECT CONCAT('database ', DATABASE(), ' at ', @@hostname, ':', @@port)`,
+		tables:      ownTables("varbinary", "longtext", "varchar", "binary"),
+		retype:      `ALTER TABLE %[1]s MODIFY %[2]s %[3]s%[4]s`,
+		reindex:     createIndex,
+		unpartition: `ALTER TABLE %[1]s REMOVE PARTITIONING; ` + createIndex,
+		param:       marked,
+		users:       get + `id, body FROM storefront_users WHERE id > ? ORDER BY id LIMIT ?`,
+		product:     get + `id, body FROM storefront_products WHERE id = ?`,
+		widgets:     get + `id, body FROM storefront_widgets WHERE id >= ? ORDER BY id LIMIT ?`,
+		replace:     ` ON DUPLICATE KEY UPDATE body = VALUES(body)`,
 		orderOf: `SELECT id, item, qty, fields, created_ms, key_fingerprint, key_hash FROM storefront_orders
 			WHERE key_hash = ?`,
 		orderIndex: `SELECT 'ready' FROM information_schema.statistics WHERE table_schema = database()
@@ -579,6 +582,8 @@ var mySQLClasses = map[uint64]class{
 	3799: notPrimary, // Group Replication: leaving
 	4031: lost,       // closed as it was idle
 	4151: lost,       // the account is locked (MariaDB)
+	1142: denied,     // no right to a table
+	1143: denied,     // no right to a column
 	1146: absent,     // no such table
 	1060: exists,     // duplicate column
 	1061: exists,     // duplicate key name

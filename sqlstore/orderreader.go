@@ -58,11 +58,7 @@ func (o orderReader) ListOrders(ctx context.Context, scope, after string, limit 
 func (o orderReader) GetOrderByKey(ctx context.Context, scope, key string) (storefront.Resource, error) {
 	hash := keyHash(scope, key)
 	return only(o.read(ctx, scope, 1, func(_ context.Context, c *session) (string, []any, error) {
-		st := c.database.sql()
-		where, args := `WHERE key_hash = `+st.param(1), []any{hash[:]}
-		if st.placed {
-			where, args = where+` AND place = `+st.param(2), append(args, hash[:placeSize])
-		}
+		where, args := c.database.sql().ofKey(hash)
 		return where, args, nil
 	}, func(string) bool { return true }))
 }
@@ -74,6 +70,7 @@ func (o orderReader) read(ctx context.Context, scope string, n int,
 	[]storefront.Resource, error) {
 	var order storefront.Order
 	var ms int64
+	var fields sql.NullString
 	var of sql.RawBytes
 	column := scopeColumn(scope)
 	return o.store.read(ctx, n, func(ctx context.Context, c *session) (string, []any, error) {
@@ -81,13 +78,22 @@ func (o orderReader) read(ctx context.Context, scope string, n int,
 		st := c.database.sql()
 		return st.get + `id, item, qty, fields, created_ms, scope FROM ` + st.prefix + `storefront_orders ` +
 			condition, args, err
-	}, []any{&order.ID, &order.Item, &order.Qty, (*string)(&order.Fields), &ms, &of}, func() (storefront.Resource, error) {
+	}, []any{&order.ID, &order.Item, &order.Qty, &fields, &ms, &of}, func() (storefront.Resource, error) {
 		if !bytes.Equal(of, column) || !asked(order.ID) {
 			return storefront.Resource{}, errOfAnother
 		}
-		order.CreatedAt = time.UnixMilli(ms).UTC()
+		order.Fields, order.CreatedAt = storefront.Fields(fields.String), time.UnixMilli(ms).UTC()
 		return storefront.NewResource(order.ID, &order)
 	})
+}
+
+// ofKey returns the condition of the order of a key, and its arguments.
+func (st *statements) ofKey(hash [sha256.Size]byte) (where string, args []any) {
+	where, args = `WHERE key_hash = `+st.param(1), []any{hash[:]}
+	if st.placed {
+		where, args = where+` AND place = `+st.param(2), append(args, hash[:placeSize])
+	}
+	return where, args
 }
 
 // scopeColumn returns the value of the column scope: an index has no room for a scope of any length.
@@ -107,13 +113,19 @@ func (s *Store) lookForOrderIndex(ctx context.Context, c *session) error {
 		return nil
 	}
 	state, err := c.orderIndex(ctx)
-	if err == nil && state != "ready" {
-		err = fmt.Errorf("sqlstore: %w", errNoOrderIndex)
-	}
-	if err == nil {
+	switch {
+	case err != nil:
+		return err
+	case state == "ready":
 		s.indexDue.Store(int64(s.now() + inspectEvery))
+		return nil
+	case state == "building":
+		return fmt.Errorf("%w: the index of lists of orders is being made", storefront.ErrUnavailable)
+	case state == "invalid":
+		return fmt.Errorf("sqlstore: the index of lists of orders is invalid, as whoever made it was interrupted: "+
+			"call Migrate with Options.OrderLists, or %s; %s", c.database.sql().unindexOrders, c.database.sql().indexOrders)
 	}
-	return err
+	return fmt.Errorf("sqlstore: %w", errNoOrderIndex)
 }
 
 var errNoOrderIndex = errors.New("storefront_orders has no index on (scope, id), so that a list of " +
@@ -159,6 +171,9 @@ func (s *Store) indexOrders(ctx context.Context) error {
 			case err == nil || class == exists || class == raced || class.isDuplicate():
 				made++
 				continue
+			case class == denied:
+				return fmt.Errorf("sqlstore: the owner of storefront_orders must make the index of lists of orders, "+
+					"by Migrate with Options.OrderLists or by %s: %w", s.database.Load().sql().indexOrders, err)
 			case !transient(err) || time.Since(began) > s.opts.Timeout:
 				return fmt.Errorf("sqlstore: migrate: %w", err)
 			}

@@ -58,7 +58,7 @@ func newPostgreSQL(schema string, emits bool) *postgreSQL {
 				|| 'DROP RULE ' || quote_ident(c.rule) || ' ON ' || c.relname
 				WHEN f.unlogged IS NOT NULL THEN 'is unlogged and does not survive a crash: ALTER TABLE '
 				|| f.unlogged || ' SET LOGGED'
-				WHEN c.relkind = 'p' THEN 'partitioned'
+				WHEN c.relkind = 'p' THEN 'partitioned by ' || pg_get_partkeydef(c.oid)
 				ELSE 'has tables that inherit from it, in which its constraints do not hold: ALTER TABLE '
 				|| f.heir || ' NO INHERIT ' || c.relname END
 			FROM c JOIN f ON f.root = c.oid WHERE c.relkind IN ('r', 'p') AND (c.relkind = 'p'
@@ -72,13 +72,16 @@ func newPostgreSQL(schema string, emits bool) *postgreSQL {
 			AND n.nspname = ANY (current_schemas(false)) HAVING count(*) > 0`,
 		source: `SELECT min(s.subname) FROM pg_subscription AS s JOIN pg_subscription_rel AS r
 			ON r.srsubid = s.oid WHERE r.srrelid = ` + quoted + `::regclass HAVING count(*) > 0`,
-		tables:  ownTables("bytea", "text", "text", "bytea"),
-		prefix:  p,
-		param:   numbered,
-		users:   `SELECT id, body FROM ` + p + `storefront_users WHERE id > $1 ORDER BY id LIMIT $2`,
-		product: `SELECT id, body FROM ` + p + `storefront_products WHERE id = $1`,
-		widgets: `SELECT id, body FROM ` + p + `storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`,
-		replace: ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
+		tables:      ownTables("bytea", "text", "text", "bytea"),
+		retype:      `ALTER TABLE %[1]s ALTER COLUMN %[2]s TYPE %[3]s USING %[2]s::%[5]s`,
+		reindex:     dropIndex + createIndex,
+		unpartition: `copy its rows into a table without partitions, or partitioned by %[2]s`,
+		prefix:      p,
+		param:       numbered,
+		users:       `SELECT id, body FROM ` + p + `storefront_users WHERE id > $1 ORDER BY id LIMIT $2`,
+		product:     `SELECT id, body FROM ` + p + `storefront_products WHERE id = $1`,
+		widgets:     `SELECT id, body FROM ` + p + `storefront_widgets WHERE id >= $1 ORDER BY id LIMIT $2`,
+		replace:     ` ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
 		// A mere read would see an order whose connection was lost while its commit waited
 		// for a synchronous standby. A fail-over may still lose that order, and a replay
 		// would promise that it is kept. The message in the log is a write, whose commit waits for all
@@ -176,7 +179,8 @@ func postgreSQLSettings(ctx context.Context, conn *sql.Conn) (string, error) {
 	}
 	// The names of PostgreSQL's own schemas, such as that of temporary tables, begin with pg_.
 	if !schema.Valid || strings.HasPrefix(strings.Trim(schema.String, `"`), "pg_") {
-		return "", errors.New("sqlstore: the first schema of search_path that exists must be one for tables")
+		return "", errors.New("sqlstore: the first schema of search_path that exists, and that this role may use, " +
+			"must be one for tables")
 	}
 	if role == "replica" {
 		return "", errors.New("sqlstore: with session_replication_role = replica, triggers would not run; " +
@@ -237,6 +241,7 @@ var postgreSQLClasses = map[string]class{
 	"57P03": lost,       // cannot connect now: starting up, in recovery
 	"57P04": lost,       // database dropped
 	"57P05": lost,       // idle session timeout
+	"42501": denied,     // insufficient privilege
 	"42P01": absent,     // undefined table
 	"42701": raced,      // duplicate column
 	"42710": raced,      // duplicate object
@@ -273,7 +278,7 @@ func postgreSQLCode(err error) (class, bool) {
 	switch {
 	case state == "0A000" && text("Routine") == "RevalidateCachedQuery":
 		return passing, true // a column's type has changed under the plan of a prepared statement
-	case class == final && (severity == "FATAL" || severity == "PANIC"):
+	case class < passing && (severity == "FATAL" || severity == "PANIC"):
 		return lost, true // the server has ended the connection
 	}
 	return class, true

@@ -36,8 +36,11 @@ func (t *tries) next(err error) error {
 	}
 	if t.ctx.Err() == nil {
 		if !transient(err) {
-			if classOf(err) == absent {
-				err = fmt.Errorf("sqlstore: the tables are not there; the method Migrate of the store makes them: %w", err)
+			switch classOf(err) {
+			case absent:
+				err = t.store.absent(t.ctx, err)
+			case denied:
+				err = fmt.Errorf("the role of the program lacks a right that docs/databases.md lists: %w", err)
 			}
 			return err
 		}

@@ -52,10 +52,12 @@ func detectSQLite(ctx context.Context, conn *sql.Conn, _ *Options, _ string, err
 			WHERE m.type = 'table' AND m.name LIKE 'storefront_%' AND i."unique" AND s.name = i.name
 			AND (NOT i.partial OR s.sql LIKE '% (key_hash) WHERE key_hash IS NOT NULL')
 			GROUP BY m.name, i.name HAVING count(*) = 1 AND min(k.name) IS NOT NULL`,
-		place:  `SELECT file FROM pragma_database_list WHERE name = 'main'`,
-		tables: ownTables("bytea", "text", "text", "bytea"),
-		prefix: `main.`, // no file that is attached, and no temporary table
-		param:  numbered,
+		place:   `SELECT file FROM pragma_database_list WHERE name = 'main'`,
+		tables:  ownTables("bytea", "text", "text", "bytea"),
+		retype:  `SQLite changes no type, so copy the rows into a table whose column is %[2]s %[3]s%[4]s`,
+		reindex: dropIndex + createIndex,
+		prefix:  `main.`, // no file that is attached, and no temporary table
+		param:   numbered,
 		// With a bare $2, SQLite would plan the query anew whenever a value is bound.
 		users:   `SELECT id, body FROM main.storefront_users WHERE id > $1 ORDER BY id LIMIT +$2`,
 		product: `SELECT id, body FROM main.storefront_products WHERE id = $1`,

@@ -132,25 +132,37 @@ func (c *session) inspectOnce(ctx context.Context, st *statements) (missing []st
 			continue
 		}
 		for column, want := range st.tables[table] {
-			if got := there[column]; got != want {
-				return nil, fmt.Errorf("sqlstore: there is a table %s that is not the store's: "+
-					"its column %s is %q, not %q", table, column, got, want)
+			switch got := there[column]; {
+			case got == want:
+			case strings.HasPrefix(got, "not a table"):
+				return nil, fmt.Errorf("sqlstore: there is a %s that is not the store's: it is no table, but a view "+
+					"or the like: give the table that the store has made its name back", table)
+			case got == "":
+				return nil, fmt.Errorf("sqlstore: there is a table %s that is not the store's: it has no column %s",
+					table, column)
+			default:
+				return nil, fmt.Errorf("sqlstore: there is a table %s that is not the store's: its column %s is %q, "+
+					"not %q: %s", table, column, got, want, st.retyped(table, column, want))
 			}
 		}
 		flaw := there[""]
-		if flaw != "" && flaw != "partitioned" {
+		by, partitioned := strings.CutPrefix(flaw, "partitioned")
+		if flaw != "" && !partitioned {
 			return nil, fmt.Errorf("sqlstore: the table %s %s", table, flaw)
 		}
 		for _, column := range uniqueColumns[table] {
 			switch {
 			case unique[[2]string{table, column}]:
-			case flaw != "" && column == "id":
+			case partitioned && column == "id":
 				// Where key_hash divides a table into partitions, no constraint of id is possible.
 			case st.ifFree != "" && column == "key_hash" && types["storefront_schema"] == nil:
 				// A Migrate, perhaps another one, is going to make the index.
+			case partitioned && !strings.Contains(by, column):
+				return nil, fmt.Errorf("sqlstore: the table %[1]s is partitioned%[3]s, so it can have no unique constraint "+
+					"on %[2]s alone, without which two orders could have one key: "+st.unpartition, table, column, by)
 			default:
 				return nil, fmt.Errorf("sqlstore: the table %s has no unique constraint on %s alone: "+
-					"CREATE UNIQUE INDEX %[1]s_%[2]s ON %[1]s (%[2]s)", table, column)
+					st.reindex, table, column)
 			}
 		}
 	}

@@ -69,14 +69,26 @@ var mistakes = map[*dbserver.Kind][]mistake{
 			"ALTER ROLE clerk RESET default_transaction_read_only",
 			[]string{"default_transaction_read_only is on (user), and orders have to be written"}},
 		{"no right to make tables", ofPostgres, "REVOKE ALL ON SCHEMA public FROM PUBLIC, clerk; GRANT USAGE ON SCHEMA public TO clerk",
-			"GRANT ALL ON SCHEMA public TO clerk", []string{"migrate", "permission denied for schema public"}},
-		{"no tables", ofPostgres + "&application_name=orders", "", "", []string{"storefront_", "the method Migrate"}},
+			"GRANT ALL ON SCHEMA public TO clerk",
+			[]string{"migrate, which wants a role that may make tables", "permission denied for schema public"}},
+		{"no right to the schema", ofPostgres, "REVOKE ALL ON SCHEMA public FROM PUBLIC, clerk", "GRANT ALL ON SCHEMA public TO clerk",
+			[]string{"the first schema of search_path that exists, and that this role may use"}},
+		{"no tables", ofPostgres + "&application_name=orders", "", "",
+			[]string{"schema public of database postgres", "has no storefront_orders, ", "the method Migrate"}},
 		{"no right to a table", ofPostgres, "TABLES; REVOKE ALL ON storefront_schema FROM clerk",
 			"GRANT ALL ON storefront_schema TO clerk", []string{"permission denied for table storefront_schema"}},
 		{"tables of a later release", ofPostgres, "UPDATE storefront_schema SET version = 9, oldest = 9",
 			"UPDATE storefront_schema SET version = 1, oldest = 1", []string{"later release", "version 9"}},
 		{"no right to orders", ofPostgres, "REVOKE INSERT ON storefront_orders FROM clerk",
-			"GRANT ALL ON storefront_orders TO clerk", []string{"permission denied for table storefront_orders"}},
+			"GRANT ALL ON storefront_orders TO clerk",
+			[]string{"permission denied for table storefront_orders", "a right that docs/databases.md lists"}},
+		{"no right to the index of lists", ofPostgres, "DROP INDEX storefront_orders_scope", "", []string{"the owner of storefront_orders must make the index of lists",
+			"CREATE INDEX CONCURRENTLY IF NOT EXISTS storefront_orders_scope", "must be owner of table storefront_orders"}},
+		{"no tables in the schema", ofPostgres + "&search_path=other", "CREATE SCHEMA other; GRANT ALL ON SCHEMA other TO clerk", "",
+			[]string{"schema other of database postgres", "has no storefront_orders, "}},
+		{"no tables in the first schema", ofPostgres + "&search_path=other,public", "", "", []string{"there is a shop in schema public"}},
+		{"no tables, as one was renamed", ofPostgres, "ALTER TABLE storefront_orders RENAME TO gone",
+			"ALTER TABLE gone RENAME TO storefront_orders", []string{"not storefront_orders: rename it back or restore it"}},
 	},
 	dbserver.MariaDB: append(mySQLMistakes, mistake{"TLS with a server that has none",
 		"mysql://clerk@ADDR/shop?tls=true&password_file=FILE", "", "", []string{"ADDR", "TLS"}}),
@@ -100,10 +112,15 @@ var mySQLMistakes = []mistake{
 		[]string{"ADDR", "ccount is locked"}},
 	{"read-only", ofMySQL, "SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0", []string{"ADDR: it is read-only (read_only)"}},
 	{"no right to make tables", ofMySQL, "REVOKE CREATE ON shop.* FROM clerk@'%'", "GRANT ALL ON shop.* TO clerk@'%'",
-		[]string{"migrate", "CREATE command denied to user 'clerk'"}},
-	{"no tables", ofMySQL + "&columnsWithAlias=false", "", "", []string{"storefront_", "the method Migrate"}},
+		[]string{"migrate, which wants a role that may make tables", "CREATE command denied to user 'clerk'"}},
+	{"no tables", ofMySQL + "&columnsWithAlias=false", "", "", []string{"database shop at", "has no storefront_orders, ", "the method Migrate"}},
 	{"no right to orders", ofMySQL, "TABLES; REVOKE ALL ON shop.* FROM clerk@'%'; GRANT SELECT ON shop.* TO clerk@'%'",
-		"GRANT ALL ON shop.* TO clerk@'%'", []string{"INSERT command denied to user 'clerk'", "storefront_orders"}},
+		"GRANT ALL ON shop.* TO clerk@'%'",
+		[]string{"INSERT command denied to user 'clerk'", "storefront_orders", "a right that docs/databases.md lists"}},
+	{"no right to the index of lists", ofMySQL, "DROP INDEX storefront_orders_scope ON storefront_orders; REVOKE INDEX ON shop.* FROM clerk@'%'", "GRANT ALL ON shop.* TO clerk@'%'",
+		[]string{"the owner of storefront_orders must make the index of lists", "CREATE INDEX storefront_orders_scope", "INDEX command denied"}},
+	{"no tables, as one was renamed", ofMySQL, "ALTER TABLE storefront_orders RENAME TO gone",
+		"ALTER TABLE gone RENAME TO storefront_orders", []string{"not storefront_orders: rename it back or restore it"}},
 }
 
 // Each error at the start or in the first order says what is wrong, and where. None has a password.
@@ -161,7 +178,7 @@ func TestWhatIsSaid(t *testing.T) {
 			fill := strings.NewReplacer("ADDR", server.Addr(), "FILE", file, "CLOSED", closed.Addr().String(), "MUTE", mute.Addr().String())
 			for _, m := range mistakes {
 				execute(strings.Split(m.setUp, "; ")...)
-				said := said(t, fill.Replace(m.url), strings.HasPrefix(m.name, "no tables"))
+				said := said(t, fill.Replace(m.url), m.name)
 				execute(strings.Split(m.undo, "; ")...)
 				for _, says := range m.says {
 					if !strings.Contains(said, fill.Replace(says)) {
@@ -177,7 +194,7 @@ func TestWhatIsSaid(t *testing.T) {
 }
 
 // said returns what a program says that opens a database, and takes an order, or until it waits.
-func said(t *testing.T, url string, unprepared bool) string {
+func said(t *testing.T, url, mistake string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -194,8 +211,9 @@ func said(t *testing.T, url string, unprepared bool) string {
 		return err.Error()
 	}
 	defer db.Close()
-	store := sqlstore.New(db.DB, &sqlstore.Options{Logger: slog.New(slog.DiscardHandler)})
-	if !unprepared {
+	store := sqlstore.New(db.DB, &sqlstore.Options{Logger: slog.New(slog.DiscardHandler),
+		OrderLists: strings.HasSuffix(mistake, "lists")})
+	if !strings.HasPrefix(mistake, "no tables") {
 		err = db.WaitFor(ctx, store.Migrate)
 	}
 	if err == nil {

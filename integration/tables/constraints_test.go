@@ -20,6 +20,9 @@ type alteration struct {
 
 var alterations = map[string][]alteration{
 	"sqlite": {
+		{"ALTER TABLE storefront_users RENAME TO gone; CREATE TABLE storefront_users (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL)",
+			`its column id is "text", not "bytea": SQLite changes no type, so copy the rows into a table whose column is id BYTEA NOT NULL`,
+			"DROP TABLE storefront_users; ALTER TABLE gone RENAME TO storefront_users"},
 		{"DROP TABLE storefront_orders; CREATE TABLE storefront_orders (id TEXT NOT NULL PRIMARY KEY, item TEXT NOT NULL, " +
 			"qty BIGINT NOT NULL, created_ms BIGINT NOT NULL, scope BYTEA NOT NULL, key_hash BYTEA, key_fingerprint BYTEA, keyed_ms BIGINT, fields TEXT)",
 			"storefront_orders has no unique constraint on key_hash alone", ""},
@@ -30,6 +33,17 @@ var alterations = map[string][]alteration{
 			"storefront_users has no unique constraint on id alone", ""},
 	},
 	"pgx": {
+		{"ALTER TABLE storefront_orders ALTER fields DROP DEFAULT, ALTER fields DROP NOT NULL, ALTER fields TYPE JSONB " +
+			"USING CAST(NULLIF(fields, '') AS JSONB)", `its column fields is "jsonb", not "text"`, ""},
+		{"ALTER TABLE storefront_orders ALTER id TYPE CHAR(40)", `its column id is "character", not "text"`, ""},
+		{"ALTER TABLE storefront_products ALTER id TYPE TEXT", `its column id is "text", not "bytea"`, ""},
+		{"ALTER TABLE storefront_schema ALTER version TYPE INT", `its column version is "integer", not "bigint"`, ""},
+		{"ALTER TABLE storefront_orders RENAME TO gone; CREATE TABLE storefront_orders (LIKE gone, PRIMARY KEY (id)) " +
+			"PARTITION BY HASH (id); CREATE TABLE orders_0 PARTITION OF storefront_orders FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
+			"storefront_orders is partitioned by HASH (id), so it can have no unique constraint on key_hash alone",
+			"DROP TABLE storefront_orders; ALTER TABLE gone RENAME TO storefront_orders"},
+		{"UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'storefront_orders_key_hash'::regclass",
+			"storefront_orders has no unique constraint on key_hash alone", ""},
 		{"DROP INDEX storefront_orders_key_hash",
 			"storefront_orders has no unique constraint on key_hash alone", ""},
 		{"DROP INDEX storefront_orders_key_hash; CREATE UNIQUE INDEX part ON storefront_orders (key_hash) " +
@@ -39,7 +53,7 @@ var alterations = map[string][]alteration{
 		{"ALTER TABLE storefront_orders DROP CONSTRAINT storefront_orders_pkey", "storefront_orders has no unique constraint on id alone", ""},
 		{"ALTER TABLE storefront_users DROP CONSTRAINT storefront_users_pkey", "storefront_users has no unique constraint on id alone", ""},
 		{"DROP TABLE storefront_users; CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w; " +
-			"CREATE FOREIGN TABLE storefront_users (id BYTEA, body TEXT) SERVER s", `is "not a table of `,
+			"CREATE FOREIGN TABLE storefront_users (id BYTEA, body TEXT) SERVER s", "it is no table",
 			"DROP FOREIGN DATA WRAPPER w CASCADE; CREATE TABLE storefront_users (id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)"},
 		{"ALTER TABLE storefront_orders SET UNLOGGED", "storefront_orders is unlogged", ""},
 		{"CREATE TABLE heir () INHERITS (storefront_orders)", "storefront_orders has tables that inherit from it",
@@ -56,6 +70,10 @@ var alterations = map[string][]alteration{
 		{"ALTER TABLE users_0 SET UNLOGGED", "storefront_users is unlogged", ""},
 	},
 	"mysql": {
+		{"ALTER TABLE storefront_orders MODIFY fields LONGTEXT NULL; UPDATE storefront_orders SET fields = NULL WHERE fields = ''; " +
+			"ALTER TABLE storefront_orders MODIFY fields MEDIUMTEXT", `its column fields is "mediumtext", not "longtext"`, ""},
+		{"ALTER TABLE storefront_orders MODIFY key_hash VARBINARY(32)", `its column key_hash is "varbinary", not "binary"`, ""},
+		{"ALTER TABLE storefront_schema MODIFY version INT NOT NULL", `its column version is "int", not "bigint"`, ""},
 		{"ALTER TABLE storefront_orders DROP INDEX key_hash", "storefront_orders has no unique constraint on key_hash alone", ""},
 		{"ALTER TABLE storefront_orders DROP INDEX storefront_orders_key_hash, ADD UNIQUE (key_hash(16)), ADD UNIQUE (key_hash, qty)",
 			"storefront_orders has no unique constraint on key_hash alone", ""},
@@ -64,6 +82,9 @@ var alterations = map[string][]alteration{
 		{"ALTER TABLE storefront_replays ENGINE = MyISAM", "storefront_replays is of MyISAM, which has no transactions", ""},
 		{"ALTER TABLE storefront_orders MODIFY item TEXT CHARACTER SET latin1 NOT NULL", `its column item is "text in latin1"`,
 			"ALTER TABLE storefront_orders MODIFY item TEXT NOT NULL"},
+		{"ALTER TABLE storefront_orders DROP INDEX storefront_orders_key_hash, DROP INDEX key_hash, DROP INDEX key_hash_2; " +
+			"ALTER TABLE storefront_orders PARTITION BY KEY (id) PARTITIONS 2",
+			"storefront_orders is partitioned, so it can have no unique constraint on key_hash alone", ""},
 		{"ALTER TABLE storefront_products PARTITION BY KEY (id) PARTITIONS 2", "", ""},
 	},
 }
@@ -77,7 +98,10 @@ const (
 // everywhere are those of all databases.
 var everywhere = []alteration{
 	{"ALTER TABLE storefront_orders ADD COLUMN shop INT DEFAULT 1; CREATE INDEX by_time ON storefront_orders (created_ms)", "", ""},
-	{"ALTER TABLE storefront_orders RENAME TO gone", "storefront_orders", "ALTER TABLE gone RENAME TO storefront_orders"},
+	{"ALTER TABLE storefront_orders RENAME TO gone", "not storefront_orders: rename it back or restore it",
+		"ALTER TABLE gone RENAME TO storefront_orders"},
+	{"ALTER TABLE storefront_orders RENAME TO gone; CREATE VIEW storefront_orders AS SELECT * FROM gone", "it is no table, but a view",
+		"DROP VIEW storefront_orders; ALTER TABLE gone RENAME TO storefront_orders"},
 }
 
 // TestTablesWithoutAPromiseAreRefused has every first call name what is missing, and how to mend it.

@@ -73,11 +73,11 @@ func TestMigrateMakesNoTableAnew(t *testing.T) {
 		for _, table := range []string{"storefront_orders", "storefront_users"} {
 			d.Exec(t, "ALTER TABLE "+table+" RENAME TO away")
 			for _, s := range []*sqlstore.Store{store, sqlstore.New(d.Pool, nil)} { // one that runs, and one that starts
-				if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "but not "+table+": restore") {
+				if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "but not "+table+": rename it back or restore") {
 					t.Errorf("without %s, Migrate returned %v", table, err)
 				}
 			}
-			if err := sqlstore.New(d.Pool, nil).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "but not "+table+": restore") {
+			if err := sqlstore.New(d.Pool, nil).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "but not "+table+": rename it back or restore") {
 				t.Errorf("without %s, Check returned %v", table, err)
 			}
 			d.Exec(t, "ALTER TABLE away RENAME TO "+table)
