@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"example.com/storefront"
 	"example.com/storefront/internal/watchdog"
@@ -62,6 +63,7 @@ func (s *Store) settle(proposals []*proposal, outcomes []outcome, err error, sev
 		}
 		if p.state == created {
 			n++
+			s.last.Store(&acknowledged{p.order.ID, p.hash, s.now(), atomic.Bool{}})
 		}
 	}
 	if n > 0 {

@@ -2,10 +2,16 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"fmt"
+	"log/slog"
 	"reflect"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"example.com/storefront"
 	"example.com/storefront/internal/watchdog"
 )
 
@@ -68,8 +74,45 @@ func (s *Store) look(ctx context.Context, c *connection) (context.Context, *conn
 	if c.call(func() { err = db.look(ctx, c.conn) }); err != nil {
 		return nil, nil, c.close(err)
 	}
+	if err := s.lookForLast(ctx, &session{link: c, database: db, store: s}); err != nil {
+		return nil, nil, c.close(err)
+	}
 	s.looked.at(c.conn, 2*s.db.Stats().OpenConnections+16)
 	return ctx, c, nil
+}
+
+// acknowledged is an order that the store has created.
+type acknowledged struct {
+	id   string
+	hash [sha256.Size]byte // the column key_hash
+	at   time.Duration
+	lost atomic.Bool // the database no longer has it, and the log says so
+}
+
+// lookForLast looks for the last order that the store has created: c may lead to another server than the one that
+// has acknowledged it, or that one may have been restored. If the order is gone, the log and Check say so, and
+// orders go on, as whoever has a standby that is not synchronous wants. It returns an error that may pass.
+func (s *Store) lookForLast(ctx context.Context, c *session) error {
+	last, st, found := s.last.Load(), c.database.sql(), ""
+	// Once ForgetKeys has forgotten the key, programs may delete the order.
+	if last == nil || last.lost.Load() || s.now()-last.at > storefront.KeyLifetime-time.Hour {
+		return nil
+	}
+	where, args := st.ofKey(last.hash)
+	err := c.each(ctx, func() {}, []any{&found}, st.get+`id FROM `+st.prefix+`storefront_orders `+where, args...)
+	if err == nil && found != last.id { // a standby may not have it yet, and takes no write
+		if _, err := c.exec(ctx, st.write); err == nil && !last.lost.Swap(true) {
+			gone := fmt.Errorf("sqlstore: the order %s was acknowledged, and this database does not have it: it is an "+
+				"older copy, or a fail-over has lost orders, and retries of lost orders create them again (see "+
+				"docs/failures.md); once that is settled, start the program anew", last.id)
+			s.gone.Store(&gone)
+			s.opts.Logger.Error("the database has lost an order", slog.Any("error", gone))
+		}
+	}
+	if transient(err) && !st.placed { // where orders have a place, the others may go on
+		return err
+	}
+	return nil
 }
 
 // looked are the connections whose settings the store has looked at, and some that are gone.

@@ -232,9 +232,10 @@ var known = [][2]string{
 	{"SELECT CONCAT(@@hostname", "SERVER"}, {"SELECT concat_ws(' ', pg_postmaster_start_time()", "SERVERS"},
 	{"SELECT CONCAT_WS(' ', @@hostname", "SERVERS"}, {"SELECT CAST(", "CLOCK"}, {"SELECT TIMESTAMPDIFF(", "CLOCK"},
 	{"SELECT key_hash FROM storefront_orders ", "TAKEN"}, {"SELECT id, CASE ", "DUE KEYS"},
+	{"SELECT id FROM storefront_orders WHERE key_hash = ", "LAST"},
 	{"SELECT key_hash, CASE ", "DUE KEYS"}, {"SELECT CASE WHEN i.indisvalid ", "INDEX"}, {"SELECT 'ready' FROM ", "INDEX"},
 	{"SELECT id, item, qty, fields, created_ms, scope FROM storefront_orders ", "ORDERS"},
-	{"CREATE INDEX ", "MAKE INDEX"}, {"DROP INDEX ", "DROP INDEX"},
+	{"CREATE INDEX ", "MAKE INDEX"}, {"DROP INDEX ", "DROP INDEX"}, {"SELECT 1", "PROBE"},
 }
 
 // ofTables are the kinds of statements by their table and verb. The other tables have resources.
@@ -320,7 +321,7 @@ func newServer(engine engine) *server {
 		"TABLES":  []driver.Value{int64(1), int64(1)}, // their version, and the oldest that may use them
 		"SERVER":  "the server", "SERVERS": "the server", "WRITER": "the server",
 	}
-	for _, kind := range []string{"SOURCE", "READ", "PING", "NOTIFY", "DUE KEYS", "FORGET", "FORGOTTEN"} { // no key is due
+	for _, kind := range []string{"SOURCE", "READ", "PING", "PROBE", "NOTIFY", "DUE KEYS", "FORGET", "FORGOTTEN"} { // no key is due
 		s.says[kind] = [][]driver.Value{}
 	}
 	return s
@@ -441,6 +442,9 @@ func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value
 	switch kind {
 	case "VERSION", "LIMIT", "VARIABLES", "SCHEMA", "BYTES", "EMITS", "PRAGMAS", "CATALOG", "SERVER", "WRITER",
 		"NOTIFY", "SOURCE":
+		return nil, errPassOn
+	}
+	if kind == "LAST" && c.db.run == nil { // otherwise the server does not know it
 		return nil, errPassOn
 	}
 	c.db.mu.Lock()
@@ -695,6 +699,10 @@ func (c *fakeConn) execute(t *tx, sent *call) (rows [][]driver.Value, affected i
 		if row != nil && err == nil {
 			rows = append(rows, []driver.Value{row.id, row.item, row.qty, row.fields, row.ms,
 				row.fingerprint[:], []byte(row.hash)})
+		}
+	case "LAST":
+		if row := c.order(string(sent.args[0].([]byte)), ""); row != nil {
+			rows = [][]driver.Value{{row.id}}
 		}
 	case "TAKEN":
 		for _, hash := range sent.args {

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -333,6 +334,45 @@ func TestConnectionThatDatabaseSQLMayCloseIsLeftToIt(t *testing.T) {
 			// The store itself drops only the connection over which it asked whether the server is there.
 			if s := store.Stats(); s.Retries != 1 || s.Dropped != 1 {
 				t.Errorf("the store has %+v, want one retry and one connection dropped", s)
+			}
+		})
+	}
+}
+
+// The pool may lead to an older copy now, or the database may have been restored. That is told once, by the log and
+// by each Check, and orders go on.
+func TestLostOrderIsTold(t *testing.T) {
+	lose := func(s *server) { s.orders = nil }
+	for name, row := range map[string]struct {
+		change func(*server)
+		after  time.Duration
+		told   bool
+	}{
+		"an older copy":                     {lose, time.Hour, true},
+		"another order has the key":         {func(s *server) { s.orders[0].id = "ord_2" }, time.Hour, true},
+		"the same server":                   {func(*server) {}, time.Hour, false},
+		"an order that programs may delete": {lose, storefront.KeyLifetime, false},
+		"a standby that is behind": {func(s *server) {
+			lose(s)
+			s.says["EMIT"], s.says["PROBE"], s.says["SETTLE"] = stateError("25006"), errBusy, number(1290)
+		}, time.Hour, false},
+	} {
+		onEach(t, func(t *testing.T, engine engine) {
+			f, log := newFakeDB(engine), new(strings.Builder)
+			store := sqlstore.New(open(t, f), &sqlstore.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+			wantOrder(t, store)
+			time.Sleep(row.after)
+			row.change(f.server)
+			for _, item := range []string{"a", "b"} {
+				create(t, store, item).Wait()
+				err := store.Check(t.Context())
+				if told := strings.Contains(fmt.Sprint(err), order.ID); told != row.told {
+					t.Errorf("%s: Check returned %v", name, err)
+				}
+				time.Sleep(time.Minute)
+			}
+			if n := strings.Count(log.String(), order.ID); (n == 1) != row.told || n > 1 {
+				t.Errorf("%s: the log is %s", name, log)
 			}
 		})
 	}

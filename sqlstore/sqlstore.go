@@ -30,9 +30,11 @@ type Store struct {
 	checked    atomic.Pointer[checked] // nil: the next Check writes
 	versioned  atomic.Bool             // Check has read the version of the tables
 	looked     looked
-	indexDue   atomic.Int64          // when a list of orders looks for its index again
-	inspectDue atomic.Int64          // when the store inspects its tables again, as now returns it
-	flaw       atomic.Pointer[error] // what the last inspection has found wrong with them; nil: nothing
+	indexDue   atomic.Int64                 // when a list of orders looks for its index again
+	inspectDue atomic.Int64                 // when the store inspects its tables again, as now returns it
+	flaw       atomic.Pointer[error]        // what the last inspection has found wrong with them; nil: nothing
+	last       atomic.Pointer[acknowledged] // the last order that the store has created
+	gone       atomic.Pointer[error]        // one that was the last, and that the database no longer has
 	stats      counters
 	times      times
 }
@@ -74,8 +76,9 @@ type Options struct {
 	// OrderLists says that OrderReader is used: Migrate makes an index of the orders of each scope.
 	OrderLists bool
 
-	// Logger gets a line when Migrate has made the tables of a new shop, and when the driver has
-	// panicked where no call waits for it. If it is nil, it is slog.Default().
+	// Logger gets a line when Migrate has made the tables of a new shop, when the database has lost an
+	// order (see Store.Check), and when the driver has panicked where no call waits for it. If it is nil, it
+	// is slog.Default().
 	Logger *slog.Logger
 
 	// Timeout is the most time that a call of a method of storefront.Store, or a

@@ -102,6 +102,11 @@ func TestVitessStatementsStayInOneShard(t *testing.T) {
 					ids = append(ids, place.([]byte))
 				}
 				rows = slices.Repeat([][]driver.Value{{int64(1)}}, len(ids))
+			case "LAST":
+				if hash, place := args[0].([]byte), args[1].([]byte); !bytes.Equal(place, hash[:8]) {
+					t.Errorf("the last order, of the key %x, is looked for at the place %x", hash, place)
+				}
+				return nil, errSilent
 			case "CLOCK", "TABLES", "KEPT", "FORGOTTEN":
 				return nil, errPassOn
 			default:

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/testdb"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/internal/orderid"
 	"example.com/storefront/sqlstore"
 )
@@ -46,5 +49,22 @@ func TestNoOrderIsAcknowledgedWithoutItsStandby(t *testing.T) {
 				calls.Wait()
 			})
 		}
+	}
+}
+
+// The second server of a URL is an older copy that takes writes, as one that was restored.
+func TestOlderCopyIsTold(t *testing.T) {
+	server, copied := dbserver.Postgres.Start(t), dbserver.Postgres.Start(t)
+	testdb.New(t, "pgx", server.DSN())
+	testdb.New(t, "pgx", copied.DSN())
+	db := dbserver.Open(t, "pgx", dbserver.PostgresURL("postgres", server.Addr(), copied.Addr()))
+	var log strings.Builder
+	store := sqlstore.New(db, &sqlstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	order := must.Get(testdb.Create(t.Context(), store, "before", "kettle"))(t)
+	must.OK(t, store.Check(t.Context()))
+	server.Kill(t)
+	must.Get(testdb.Create(t.Context(), store, "after", "kettle"))(t)
+	if err := store.Check(t.Context()); err == nil || !strings.Contains(err.Error(), order.ID) || !strings.Contains(log.String(), order.ID) {
+		t.Errorf("Check returned %v, and the log is %q, want both to name %s", err, log.String(), order.ID)
 	}
 }
