@@ -35,11 +35,12 @@
 //   - 1 if one was broken, or it is not known whether each was kept,
 //   - 2 for bad flags,
 //   - 3 if the first order was not acknowledged, so that there was no promise to keep,
-//   - 4 if every promise was kept, but the result could not be written.
+//   - 4 if every promise was kept, but the result could not be written,
+//   - 5 if none was found broken, but the shop failed: it answered unexpectedly.
 //
 // "go run" ends with 1 for each of them but 0: build the program where the status matters.
 //
-// Each of these is a broken promise if it is not 0, but for unanswered, which may be one:
+// Each of these is a broken promise if it is not 0, but for the last two, of which unanswered may be one:
 //
 //   - lost: orders that were acknowledged, and whose key creates another order at
 //     the end or is refused, or shows no order where the shop serves orders. A database that
@@ -54,8 +55,8 @@
 //   - unanswered: keys that got no answer, for as long as -patience allows. Their
 //     orders may be safe; nobody can tell until the URL answers.
 //   - answered unexpectedly: responses that neither acknowledge an order nor say to
-//     try again, such as 500. While things fail, 201 is right, and so are 409 and 503
-//     with Retry-After. 408, 429, 502 and 504, and a 503 without a problem document,
+//     try again, such as 500: the shop has failed, and may have kept its promises. While things
+//     fail, 201 is right, and so are 409 and 503 with Retry-After. 408, 429, 502 and 504, and a 503 without a problem document,
 //     are taken as those of a proxy in front of the shop.
 //
 // If every promise was kept, and no request failed meanwhile, it asks whether you made anything fail: a
@@ -154,6 +155,7 @@ const (
 	statusFlags
 	statusNotStarted
 	statusUnwritten
+	statusFailed
 )
 
 func usage() {
@@ -172,6 +174,7 @@ The exit status is
   2  for bad flags
   3  if the first order was not acknowledged, so that there was no promise to keep
   4  if every promise was kept, but the result could not be written
+  5  if none was found broken, but the shop failed: it answered unexpectedly, such as with 500
 "go run" ends with 1 for each of them but 0: build the program where the status matters.
 `)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -131,16 +132,34 @@ func TestGoodShop(t *testing.T) {
 	}
 }
 
-func TestShopThatBreaksAPromise(t *testing.T) {
-	s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
-		if before == 0 && s.created(20) {
+// A shop that fails is not one that breaks a promise.
+func TestShopThatIsNotGood(t *testing.T) {
+	for kind, row := range map[audit.Kind]struct {
+		status  int
+		verdict string
+		does    func(w http.ResponseWriter, r *http.Request, good http.Handler)
+	}{
+		audit.Unexpected: {5, "\nThe shop failed: ", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			http.Error(w, "<b>failed</b>", http.StatusInternalServerError)
-			return
+		}},
+		audit.Lost: {1, "\nPromises were broken: ", func(w http.ResponseWriter, r *http.Request, good http.Handler) {
+			r.Header.Set("Idempotency-Key", rand.Text())
+			good.ServeHTTP(w, r)
+		}},
+	} {
+		s := startShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, _, before int) {
+			if before == 0 && s.created(20) {
+				row.does(w, r, s.good)
+				return
+			}
+			s.good.ServeHTTP(w, r)
+		})
+		stdout, _ := runCommand(t, row.status, "-url", s.url, "-orders", "100", "-clients", "8")
+		expectFigure(t, stdout, kind.String(), "[1-9][0-9]*")
+		if !strings.Contains(stdout, row.verdict) {
+			t.Errorf("it does not say %q:\n%s", row.verdict, stdout)
 		}
-		s.good.ServeHTTP(w, r)
-	})
-	stdout, _ := runCommand(t, 1, "-url", s.url, "-orders", "100", "-clients", "8")
-	expectFigure(t, stdout, "answered unexpectedly", "[1-9][0-9]*")
+	}
 }
 
 // If the first order is not acknowledged, no other is sent.
@@ -216,12 +235,14 @@ func TestWording(t *testing.T) {
 			[]string{"Nothing was tried but the first order, which another URL has acknowledged."}, ""},
 	}
 	for kind := range audit.Kinds {
-		verdict := "Promises were broken: "
-		if kind == audit.Unanswered {
-			verdict = "Not known whether every promise was kept: "
-		}
-		row := rows[1]
+		row, verdict := rows[1], "Promises were broken: "
 		row.status, row.not = 1, "ended early"
+		switch kind {
+		case audit.Unanswered:
+			verdict = "Not known whether every promise was kept: "
+		case audit.Unexpected:
+			verdict, row.status, row.result.Replayed = "The shop failed: ", 5, 140
+		}
 		row.result.Broken[kind] = 3
 		row.result.Faults[kind] = []audit.Fault{{Kind: kind, Key: "key-7", Detail: "<b>why</b>"}}
 		row.says = []string{

@@ -51,15 +51,14 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 	}
 	s.Promises = append(s.Promises,
 		figure{"acknowledged", fmt.Sprintf("%d of %d", r.Acknowledged, c.Orders), note})
-	var broken []string
-	unanswered := ""
+	var broken, open []string // open: what may be all right
 	for kind, n := range r.Broken {
 		kind := audit.Kind(kind)
 		s.Promises = append(s.Promises, figure{kind.String(), count(n), ""})
 		switch text := fmt.Sprintf("%d %s", n, kind); {
 		case n == 0:
-		case kind == audit.Unanswered:
-			unanswered = text
+		case kind >= audit.Unanswered:
+			open = append(open, text)
 		default:
 			broken = append(broken, text)
 		}
@@ -70,11 +69,13 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 	case notStarted != nil:
 		s.Status, s.Verdict = statusNotStarted, notStartedVerdict(notStarted, r.Acknowledged)
 		s.Detail = strings.TrimSpace(notStarted.Detail)
-	case unanswered != "":
-		s.Status, s.Verdict = statusBroken, "Not known whether every promise was kept: "+unanswered+"."
+	case r.Broken[audit.Unanswered] > 0:
+		s.Status, s.Verdict = statusBroken, "Not known whether every promise was kept: "+strings.Join(open, ", ")+"."
 	case r.Replayed < replays:
 		s.Status, s.Verdict = statusBroken, "Not known whether every promise was kept: "+
 			"the replaying was ended early."
+	case open != nil:
+		s.Status, s.Verdict = statusFailed, "The shop failed: "+open[0]+". No order was found lost, created twice or changed."
 	default:
 		s.Status, s.Verdict = statusKept, "Every promise was kept."
 	}

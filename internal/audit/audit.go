@@ -50,7 +50,7 @@ type Config struct {
 	OnFault func(Fault)
 }
 
-// A Kind is a way to break a promise.
+// A Kind is a way to break a promise; Unanswered may be one, and Unexpected is a failure that may break none.
 type Kind int
 
 const (
