@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"example.com/storefront"
 	"example.com/storefront/internal/watchdog"
@@ -50,6 +49,7 @@ func orPanic(err error, value any) error {
 // Accept has ended the transaction. Nothing else sets an outcome.
 func (s *Store) settle(proposals []*proposal, outcomes []outcome, err error, several bool) {
 	n := 0
+	var last *proposal
 	for i, p := range proposals {
 		switch {
 		case err == nil:
@@ -63,10 +63,11 @@ func (s *Store) settle(proposals []*proposal, outcomes []outcome, err error, sev
 		}
 		if p.state == created {
 			n++
-			s.last.Store(&acknowledged{p.order.ID, p.hash, s.now(), atomic.Bool{}})
+			last = p
 		}
 	}
 	if n > 0 {
+		s.last.Store(&acknowledged{id: last.order.ID, hash: last.hash, at: s.now()})
 		s.stats.commits.Add(1)
 		s.stats.committed.Add(int64(n))
 	}

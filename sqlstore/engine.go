@@ -425,9 +425,10 @@ const columnType = `\b%s ([A-Z]+(?:\(\d+\))?(?: CHARACTER SET \w+)?(?: COLLATE [
 func (st *statements) retyped(table, column, name string) string {
 	for _, create := range st.schema {
 		if _, columns, ok := strings.Cut(create, table+" ("); ok {
-			found := regexp.MustCompile(fmt.Sprintf(columnType, column)).FindStringSubmatch(columns)
-			// Where there is a default, NULL will do, which stands for '' (see order).
-			return fmt.Sprintf(st.retype, table, column, found[1], cmp.Or(found[3], found[2]), name)
+			if found := regexp.MustCompile(fmt.Sprintf(columnType, column)).FindStringSubmatch(columns); found != nil {
+				// Where there is a default, NULL will do, which stands for '' (see order).
+				return fmt.Sprintf(st.retype, table, column, found[1], cmp.Or(found[3], found[2]), name)
+			}
 		}
 	}
 	return ""

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,21 +102,26 @@ func (s *Store) absent(ctx context.Context, err error) error {
 		missing, err = c.inspectOnce(ctx, c.database.sql())
 		return err
 	})
-	made, place := false, ""
+	lacks, made := "", false
 	if len(missing) > 0 {
-		place = s.text(ctx, func(st *statements) string { return st.place }) + " has no " + strings.Join(missing, ", ") + ": "
+		lacks = s.text(ctx, func(st *statements) string { return st.place }) + " has no " + strings.Join(missing, ", ") + ": "
 	}
-	if place != "" && !slices.Contains(missing, "storefront_schema") {
+	if len(missing) > 0 && !slices.Contains(missing, "storefront_schema") {
 		version, _ := s.schemaVersion(ctx)
 		made = version >= schemaVersion
 	}
-	why := fmt.Errorf("sqlstore: the tables are not there: %sthe method Migrate of the store makes them", place)
+	why, noOrders := flaw, slices.Contains(missing, "storefront_orders")
 	if made {
 		why = s.lost(missing)
-	} else if slices.Contains(missing, "storefront_orders") {
-		why = cmp.Or(s.isAlone(ctx), why)
+	} else if noOrders {
+		why = s.isAlone(ctx)
 	}
-	why = cmp.Or(flaw, why)
+	if made && noOrders {
+		s.noteFlaw(why) // or each order would ask all this
+	}
+	if why == nil {
+		why = fmt.Errorf("sqlstore: the tables are not there: %sthe method Migrate of the store makes them", lacks)
+	}
 	return fmt.Errorf("%w: %w", why, err)
 }
 
