@@ -47,7 +47,7 @@ func (s *Store) connection(ctx context.Context, w *watchdog.Watch) (
 		if c.conn, err = s.connect(ctx); err != nil {
 			return nil, nil, err
 		}
-		return s.look(ctx, c)
+		return s.look(ctx, c, w)
 	}
 	// Connecting may take long, so w does not limit it. But before a driver hands out a
 	// connection of the pool, it may ask the server whether it is there, and get
@@ -64,7 +64,7 @@ func (s *Store) connection(ctx context.Context, w *watchdog.Watch) (
 		trying, c.try = w.Try(ctx)
 	}
 	s.stats.running.Add(1)
-	return s.look(trying, c)
+	return s.look(trying, c, w)
 }
 
 // connect returns a connection, new or of the pool.

@@ -57,29 +57,39 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*database, error) {
 		return nil, err
 	}
 	s.noteFlaw(nil)
-	s.looked.at(conn, 2*s.db.Stats().OpenConnections+16)
+	s.looked.at(conn, settings, s.mostLooked())
 	s.server.Store(&name)
 	s.database.CompareAndSwap(nil, &database{e, e.newCommitter(s)})
 	return s.database.Load(), nil
 }
 
 // look looks at the settings of a connection that is new, or the first time since a Check, and closes c if
-// one would break a promise: the server, or the role, may have got others since the store was made.
-func (s *Store) look(ctx context.Context, c *connection) (context.Context, *connection, error) {
+// one would break a promise: the server, or the role, may have got others since the store was made. For all calls
+// but those that read, it also looks for the last order.
+func (s *Store) look(ctx context.Context, c *connection, w *watchdog.Watch) (context.Context, *connection, error) {
 	db := s.database.Load()
-	if db == nil || s.looked.at(c.conn, 0) {
+	if db == nil {
 		return ctx, c, nil
 	}
 	var err error
-	if c.call(func() { err = db.look(ctx, c.conn) }); err != nil {
+	if !s.looked.at(c.conn, settings, 0) {
+		if c.call(func() { err = db.look(ctx, c.conn) }); err == nil {
+			s.looked.at(c.conn, settings, s.mostLooked())
+		}
+	}
+	if reads := w != nil && !s.isOrdering(w); err == nil && !reads && !s.looked.at(c.conn, lastOrder, 0) {
+		if err = s.lookForLast(ctx, &session{link: c, database: db, store: s}); err == nil {
+			s.looked.at(c.conn, lastOrder, s.mostLooked())
+		}
+	}
+	if err != nil {
 		return nil, nil, c.close(err)
 	}
-	if err := s.lookForLast(ctx, &session{link: c, database: db, store: s}); err != nil {
-		return nil, nil, c.close(err)
-	}
-	s.looked.at(c.conn, 2*s.db.Stats().OpenConnections+16)
 	return ctx, c, nil
 }
+
+// mostLooked is what looked remembers at most.
+func (s *Store) mostLooked() int { return 4*s.db.Stats().OpenConnections + 16 }
 
 // acknowledged is an order that the store has created.
 type acknowledged struct {
@@ -100,7 +110,7 @@ func (s *Store) lookForLast(ctx context.Context, c *session) error {
 	}
 	where, args := st.ofKey(last.hash)
 	err := c.each(ctx, func() {}, []any{&found}, st.get+`id FROM `+st.prefix+`storefront_orders `+where, args...)
-	if err == nil && found != last.id { // a standby may not have it yet, and takes no write
+	if err == nil && found != last.id { // a standby may not have it yet, and a former primary cannot commit
 		if _, err := c.exec(ctx, st.write); err == nil && !last.lost.Swap(true) {
 			gone := fmt.Errorf("sqlstore: the order %s was acknowledged, and this database does not have it: it is an "+
 				"older copy, or a fail-over has lost orders, and retries of lost orders create them again (see "+
@@ -115,15 +125,21 @@ func (s *Store) lookForLast(ctx context.Context, c *session) error {
 	return nil
 }
 
-// looked are the connections whose settings the store has looked at, and some that are gone.
+// looked are the connections at which the store has looked, each with for what, and some that are gone.
 type looked struct {
 	mu    sync.Mutex
-	conns map[any]bool
+	conns map[[2]any]bool
 }
 
-// at reports whether the store has looked at conn. If most is not 0, it has now, and at most so many others
-// are remembered.
-func (l *looked) at(conn *sql.Conn, most int) (before bool) {
+// What the store looks for.
+const (
+	settings  = "settings"
+	lastOrder = "the last order"
+)
+
+// at reports whether the store has looked at conn for something. If most is not 0, it has now, and at most so many
+// others are remembered.
+func (l *looked) at(conn *sql.Conn, what string, most int) (before bool) {
 	conn.Raw(func(c any) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -131,11 +147,12 @@ func (l *looked) at(conn *sql.Conn, most int) (before bool) {
 			before = true
 			return nil
 		}
-		if before = l.conns[c]; most > 0 {
+		at := [2]any{c, what}
+		if before = l.conns[at]; most > 0 {
 			if l.conns == nil || len(l.conns) > most {
-				l.conns = make(map[any]bool)
+				l.conns = make(map[[2]any]bool)
 			}
-			l.conns[c] = true
+			l.conns[at] = true
 		}
 		return nil
 	})
