@@ -76,8 +76,8 @@ func canonicalObject(text []byte) ([]byte, error) {
 	return ijson.AppendCanonical(nil, text), nil
 }
 
-// valued returns f, which a Store has kept, in the form of the service. It reports whether f has the value that
-// a request sent, perhaps written in another way.
+// valued returns f, which a Store has kept, in the form of the service. It reports whether f has the value
+// that a request sent, perhaps written in another way.
 func (f Fields) valued(sent Fields) (Fields, bool) {
 	if f == sent || f == "" || sent == "" {
 		return f, f == sent

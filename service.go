@@ -664,8 +664,8 @@ func (g guardedStore) CreateOrder(ctx context.Context, key IdempotencyKey, o Ord
 
 var year10000 = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// checkStored returns stored as the answer to a call that proposed order, or an error unless it can be what the
-// call has created or found. The error names nothing that was ordered, as it is logged.
+// checkStored returns stored as the answer to a call that proposed order, or an error unless it can be what
+// the call has created or found. The error names nothing that was ordered, as it is logged.
 //
 // A replay is answered if its fields have the value of those that were sent, in whatever form a database has
 // kept them since: the order is there, and a retry would never learn of it otherwise. The answer has what is

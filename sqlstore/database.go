@@ -64,9 +64,10 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*database, error) {
 }
 
 // look looks at the settings of a connection that is new, or the first time since a Check, and closes c if
-// one would break a promise: the server, or the role, may have got others since the store was made. For all calls
-// but those that read, it also looks for the last order.
-func (s *Store) look(ctx context.Context, c *connection, w *watchdog.Watch) (context.Context, *connection, error) {
+// one would break a promise: the server, or the role, may have got others since the store was made. For all
+// calls but those that read, it also looks for the last order.
+func (s *Store) look(ctx context.Context, c *connection, w *watchdog.Watch) (
+	context.Context, *connection, error) {
 	db := s.database.Load()
 	if db == nil {
 		return ctx, c, nil
@@ -99,9 +100,10 @@ type acknowledged struct {
 	lost atomic.Bool // the database no longer has it, and the log says so
 }
 
-// lookForLast looks for the last order that the store has created: c may lead to another server than the one that
-// has acknowledged it, or that one may have been restored. If the order is gone, the log and Check say so, and
-// orders go on, as whoever has a standby that is not synchronous wants. It returns an error that may pass.
+// lookForLast looks for the last order that the store has created: c may lead to another server than the one
+// that has acknowledged it, or that one may have been restored. If the order is gone, the log and Check say
+// so, and orders go on, as whoever has a standby that is not synchronous wants. It returns an error that may
+// pass.
 func (s *Store) lookForLast(ctx context.Context, c *session) error {
 	last, st, found := s.last.Load(), c.database.sql(), ""
 	// Once ForgetKeys has forgotten the key, programs may delete the order.
@@ -109,12 +111,14 @@ func (s *Store) lookForLast(ctx context.Context, c *session) error {
 		return nil
 	}
 	where, args := st.ofKey(last.hash)
-	err := c.each(ctx, func() {}, []any{&found}, st.get+`id FROM `+st.prefix+`storefront_orders `+where, args...)
-	if err == nil && found != last.id { // a standby may not have it yet, and a former primary cannot commit
+	where = st.get + `id FROM ` + st.prefix + `storefront_orders ` + where
+	err := c.each(ctx, func() {}, []any{&found}, where, args...)
+	if err == nil && found != last.id {
+		// A standby may not have it yet, and takes no write. A former primary cannot commit one.
 		if _, err := c.exec(ctx, st.write); err == nil && !last.lost.Swap(true) {
-			gone := fmt.Errorf("sqlstore: the order %s was acknowledged, and this database does not have it: it is an "+
-				"older copy, or a fail-over has lost orders, and retries of lost orders create them again (see "+
-				"docs/failures.md); once that is settled, start the program anew", last.id)
+			gone := fmt.Errorf("sqlstore: the order %s was acknowledged, and this database does not have it: "+
+				"it is an older copy, or a fail-over has lost orders, and retries of lost orders create them "+
+				"again (see docs/failures.md); once that is settled, start the program anew", last.id)
 			s.gone.Store(&gone)
 			s.opts.Logger.Error("the database has lost an order", slog.Any("error", gone))
 		}
@@ -137,8 +141,8 @@ const (
 	lastOrder = "the last order"
 )
 
-// at reports whether the store has looked at conn for something. If most is not 0, it has now, and at most so many
-// others are remembered.
+// at reports whether the store has looked at conn for something. If most is not 0, it has now, and at most so
+// many others are remembered.
 func (l *looked) at(conn *sql.Conn, what string, most int) (before bool) {
 	conn.Raw(func(c any) error {
 		l.mu.Lock()

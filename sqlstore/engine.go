@@ -128,8 +128,8 @@ type statements struct {
 	// into theirs.
 	tables map[string]map[string]string
 
-	// retype is the format of a statement, or an advice, that gives a table's column its type: of the names of
-	// the table and the column, the type, what follows the type in the column's definition, and its name in tables.
+	// retype is the format of a statement, or an advice, that gives a table's column its type: of the names
+	// of the table and the column, the type, what follows it in the definition, and its name in tables.
 	retype string
 
 	// reindex is the format of the statements that make a unique index of a table's column, for both names.
@@ -414,21 +414,24 @@ func ownTables(id, body, orderID, hash string) map[string]map[string]string {
 }
 
 const (
-	dropIndex   = `DROP INDEX IF EXISTS %[1]s_%[2]s; ` // one that an interrupted statement has left, or of other columns
+	// An interrupted statement may have left one, and so may somebody who has chosen other columns.
+	dropIndex = `DROP INDEX IF EXISTS %[1]s_%[2]s; `
+
 	createIndex = `CREATE UNIQUE INDEX %[1]s_%[2]s ON %[1]s (%[2]s)`
 )
 
 // columnType finds the type of a column, and what follows it, in a statement of the schema.
-const columnType = `\b%s ([A-Z]+(?:\(\d+\))?(?: CHARACTER SET \w+)?(?: COLLATE [\w"]+)?)( NOT NULL)?( DEFAULT \(?''\)?)?`
+const columnType = `\b%s ([A-Z]+(?:\(\d+\))?(?: CHARACTER SET \w+)?(?: COLLATE [\w"]+)?)` +
+	`( NOT NULL)?( DEFAULT \(?''\)?)?`
 
 // retyped returns the statement that gives a column its type, with its name in tables.
 func (st *statements) retyped(table, column, name string) string {
+	definition := regexp.MustCompile(fmt.Sprintf(columnType, column))
 	for _, create := range st.schema {
-		if _, columns, ok := strings.Cut(create, table+" ("); ok {
-			if found := regexp.MustCompile(fmt.Sprintf(columnType, column)).FindStringSubmatch(columns); found != nil {
-				// Where there is a default, NULL will do, which stands for '' (see order).
-				return fmt.Sprintf(st.retype, table, column, found[1], cmp.Or(found[3], found[2]), name)
-			}
+		_, columns, _ := strings.Cut(create, table+" (")
+		if found := definition.FindStringSubmatch(columns); found != nil {
+			// Where there is a default, NULL will do, which stands for '' (see order).
+			return fmt.Sprintf(st.retype, table, column, found[1], cmp.Or(found[3], found[2]), name)
 		}
 	}
 	return ""

@@ -90,9 +90,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 
 // lost returns the error of tables that are missing though all have been made.
 func (s *Store) lost(missing []string) error {
-	return fmt.Errorf("sqlstore: the database has the tables of a shop, but not %s: rename it back or restore it, "+
-		"or orders that it had could be made again; if it is to begin empty, DELETE FROM storefront_schema "+
-		"and call Migrate", strings.Join(missing, ", "))
+	return fmt.Errorf("sqlstore: the database has the tables of a shop, but not %s: rename it back or restore "+
+		"it, or orders that it had could be made again; if it is to begin empty, DELETE FROM "+
+		"storefront_schema and call Migrate", strings.Join(missing, ", "))
 }
 
 // absent says what is the case if a statement has failed with err, as a table is not there, and what to do.
@@ -104,7 +104,8 @@ func (s *Store) absent(ctx context.Context, err error) error {
 	})
 	lacks, made := "", false
 	if len(missing) > 0 {
-		lacks = s.text(ctx, func(st *statements) string { return st.place }) + " has no " + strings.Join(missing, ", ") + ": "
+		place := s.text(ctx, func(st *statements) string { return st.place })
+		lacks = place + " has no " + strings.Join(missing, ", ") + ": "
 	}
 	if len(missing) > 0 && !slices.Contains(missing, "storefront_schema") {
 		version, _ := s.schemaVersion(ctx)

@@ -113,6 +113,7 @@ func (s *Store) lookForOrderIndex(ctx context.Context, c *session) error {
 		return nil
 	}
 	state, err := c.orderIndex(ctx)
+	st := c.database.sql()
 	switch {
 	case err != nil:
 		return err
@@ -122,8 +123,8 @@ func (s *Store) lookForOrderIndex(ctx context.Context, c *session) error {
 	case state == "building":
 		return fmt.Errorf("%w: the index of lists of orders is being made", storefront.ErrUnavailable)
 	case state == "invalid":
-		return fmt.Errorf("sqlstore: the index of lists of orders is invalid, as whoever made it was interrupted: "+
-			"call Migrate with Options.OrderLists, or %s; %s", c.database.sql().unindexOrders, c.database.sql().indexOrders)
+		return fmt.Errorf("sqlstore: the index of lists of orders is invalid, as whoever made it was "+
+			"interrupted: call Migrate with Options.OrderLists, or %s; %s", st.unindexOrders, st.indexOrders)
 	}
 	return fmt.Errorf("sqlstore: %w", errNoOrderIndex)
 }

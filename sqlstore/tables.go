@@ -158,8 +158,9 @@ func (c *session) inspectOnce(ctx context.Context, st *statements) (missing []st
 			case st.ifFree != "" && column == "key_hash" && types["storefront_schema"] == nil:
 				// A Migrate, perhaps another one, is going to make the index.
 			case partitioned && !strings.Contains(by, column):
-				return nil, fmt.Errorf("sqlstore: the table %[1]s is partitioned%[3]s, so it can have no unique constraint "+
-					"on %[2]s alone, without which two orders could have one key: "+st.unpartition, table, column, by)
+				return nil, fmt.Errorf("sqlstore: the table %[1]s is partitioned%[3]s, so it can have no unique "+
+					"constraint on %[2]s alone, without which two orders could have one key: "+st.unpartition,
+					table, column, by)
 			default:
 				return nil, fmt.Errorf("sqlstore: the table %s has no unique constraint on %s alone: "+
 					st.reindex, table, column)

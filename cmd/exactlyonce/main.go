@@ -56,8 +56,9 @@
 //     orders may be safe; nobody can tell until the URL answers.
 //   - answered unexpectedly: responses that neither acknowledge an order nor say to
 //     try again, such as 500: the shop has failed, and may have kept its promises. While things
-//     fail, 201 is right, and so are 409 and 503 with Retry-After. 408, 429, 502 and 504, and a 503 without a problem document,
-//     are taken as those of a proxy in front of the shop.
+//     fail, 201 is right, and so are 409 and 503 with Retry-After. 408, 429, 502 and 504,
+//     and a 503 without a problem document, are taken as those of a proxy in front of the
+//     shop.
 //
 // If every promise was kept, and no request failed meanwhile, it asks whether you made anything fail: a
 // shop may take 10,000 orders within 2 seconds, so let -orders be many. What the shop hides by trying

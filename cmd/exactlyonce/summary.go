@@ -70,12 +70,14 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		s.Status, s.Verdict = statusNotStarted, notStartedVerdict(notStarted, r.Acknowledged)
 		s.Detail = strings.TrimSpace(notStarted.Detail)
 	case r.Broken[audit.Unanswered] > 0:
-		s.Status, s.Verdict = statusBroken, "Not known whether every promise was kept: "+strings.Join(open, ", ")+"."
+		s.Status, s.Verdict = statusBroken, "Not known whether every promise was kept: "+
+			strings.Join(open, ", ")+"."
 	case r.Replayed < replays:
 		s.Status, s.Verdict = statusBroken, "Not known whether every promise was kept: "+
 			"the replaying was ended early."
 	case open != nil:
-		s.Status, s.Verdict = statusFailed, "The shop failed: "+open[0]+". No order was found lost, created twice or changed."
+		s.Status, s.Verdict = statusFailed, "The shop failed: "+open[0]+
+			". No order was found lost, created twice or changed."
 	default:
 		s.Status, s.Verdict = statusKept, "Every promise was kept."
 	}
