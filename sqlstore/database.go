@@ -57,40 +57,34 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*database, error) {
 		return nil, err
 	}
 	s.noteFlaw(nil)
-	s.looked.at(conn, settings, s.mostLooked())
+	s.looked.at(conn, 2*s.db.Stats().OpenConnections+16)
 	s.server.Store(&name)
 	s.database.CompareAndSwap(nil, &database{e, e.newCommitter(s)})
 	return s.database.Load(), nil
 }
 
 // look looks at the settings of a connection that is new, or the first time since a Check, and closes c if
-// one would break a promise: the server, or the role, may have got others since the store was made. For all
-// calls but those that read, it also looks for the last order.
+// one would break a promise: the server, or the role, may have got others since the store was made. It also
+// looks for the last order.
 func (s *Store) look(ctx context.Context, c *connection, w *watchdog.Watch) (
 	context.Context, *connection, error) {
 	db := s.database.Load()
-	if db == nil {
+	if db == nil || s.looked.at(c.conn, 0) {
 		return ctx, c, nil
 	}
 	var err error
-	if !s.looked.at(c.conn, settings, 0) {
-		if c.call(func() { err = db.look(ctx, c.conn) }); err == nil {
-			s.looked.at(c.conn, settings, s.mostLooked())
-		}
+	if c.call(func() { err = db.look(ctx, c.conn) }); err != nil {
+		return nil, nil, c.close(err)
 	}
-	if reads := w != nil && !s.isOrdering(w); err == nil && !reads && !s.looked.at(c.conn, lastOrder, 0) {
-		if err = s.lookForLast(ctx, &session{link: c, database: db, store: s}); err == nil {
-			s.looked.at(c.conn, lastOrder, s.mostLooked())
-		}
-	}
+	known, err := s.lookForLast(ctx, &session{link: c, database: db, store: s, watch: w})
 	if err != nil {
 		return nil, nil, c.close(err)
 	}
+	if known {
+		s.looked.at(c.conn, 2*s.db.Stats().OpenConnections+16)
+	}
 	return ctx, c, nil
 }
-
-// mostLooked is what looked remembers at most.
-func (s *Store) mostLooked() int { return 4*s.db.Stats().OpenConnections + 16 }
 
 // acknowledged is an order that the store has created.
 type acknowledged struct {
@@ -102,48 +96,48 @@ type acknowledged struct {
 
 // lookForLast looks for the last order that the store has created: c may lead to another server than the one
 // that has acknowledged it, or that one may have been restored. If the order is gone, the log and Check say
-// so, and orders go on, as whoever has a standby that is not synchronous wants. It returns an error that may
-// pass.
-func (s *Store) lookForLast(ctx context.Context, c *session) error {
+// so, and orders go on, as whoever has a standby that is not synchronous wants. It reports whether this is
+// known, and returns an error that may pass.
+func (s *Store) lookForLast(ctx context.Context, c *session) (known bool, err error) {
 	last, st, found := s.last.Load(), c.database.sql(), ""
 	// Once ForgetKeys has forgotten the key, programs may delete the order.
 	if last == nil || last.lost.Load() || s.now()-last.at > storefront.KeyLifetime-time.Hour {
-		return nil
+		return true, nil
 	}
 	where, args := st.ofKey(last.hash)
 	where = st.get + `id FROM ` + st.prefix + `storefront_orders ` + where
-	err := c.each(ctx, func() {}, []any{&found}, where, args...)
-	if err == nil && found != last.id {
-		// A standby may not have it yet, and takes no write. A former primary cannot commit one.
-		if _, err := c.exec(ctx, st.write); err == nil && !last.lost.Swap(true) {
-			gone := fmt.Errorf("sqlstore: the order %s was acknowledged, and this database does not have it: "+
-				"it is an older copy, or a fail-over has lost orders, and retries of lost orders create them "+
-				"again (see docs/failures.md); once that is settled, start the program anew", last.id)
-			s.gone.Store(&gone)
-			s.opts.Logger.Error("the database has lost an order", slog.Any("error", gone))
-		}
+	err = c.each(ctx, func() {}, []any{&found}, where, args...)
+	switch {
+	case transient(err) && !st.placed: // where orders have a place, the others may go on
+		return false, err
+	case err != nil || found == last.id:
+		return true, nil
+	case c.watch != nil && !s.isOrdering(c.watch):
+		return false, nil // a read need not wait for the write
 	}
-	if transient(err) && !st.placed { // where orders have a place, the others may go on
-		return err
+	// A standby may not have the order yet, and takes no write. A former primary cannot commit one.
+	if _, err := c.exec(ctx, st.write); err != nil {
+		return false, nil
 	}
-	return nil
+	if !last.lost.Swap(true) {
+		gone := fmt.Errorf("sqlstore: the order %s was acknowledged, and this database does not have it: it is "+
+			"an older copy, or a fail-over has lost orders, and retries of lost orders create them again (see "+
+			"docs/failures.md); once that is settled, start the program anew", last.id)
+		s.gone.Store(&gone)
+		s.opts.Logger.Error("the database has lost an order", slog.Any("error", gone))
+	}
+	return true, nil
 }
 
-// looked are the connections at which the store has looked, each with for what, and some that are gone.
+// looked are the connections whose settings the store has looked at, and some that are gone.
 type looked struct {
 	mu    sync.Mutex
-	conns map[[2]any]bool
+	conns map[any]bool
 }
 
-// What the store looks for.
-const (
-	settings  = "settings"
-	lastOrder = "the last order"
-)
-
-// at reports whether the store has looked at conn for something. If most is not 0, it has now, and at most so
-// many others are remembered.
-func (l *looked) at(conn *sql.Conn, what string, most int) (before bool) {
+// at reports whether the store has looked at conn. If most is not 0, it has now, and at most so many others
+// are remembered.
+func (l *looked) at(conn *sql.Conn, most int) (before bool) {
 	conn.Raw(func(c any) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -151,12 +145,11 @@ func (l *looked) at(conn *sql.Conn, what string, most int) (before bool) {
 			before = true
 			return nil
 		}
-		at := [2]any{c, what}
-		if before = l.conns[at]; most > 0 {
+		if before = l.conns[c]; most > 0 {
 			if l.conns == nil || len(l.conns) > most {
-				l.conns = make(map[[2]any]bool)
+				l.conns = make(map[any]bool)
 			}
-			l.conns[at] = true
+			l.conns[c] = true
 		}
 		return nil
 	})

@@ -340,7 +340,7 @@ func TestConnectionThatDatabaseSQLMayCloseIsLeftToIt(t *testing.T) {
 }
 
 // The pool may lead to an older copy now, or the database may have been restored. That is told once, by the log and
-// by each Check, and orders go on. Reads do not ask: a former primary answers them, but can commit nothing.
+// by each Check, and orders go on. Reads write nothing: a former primary answers them, but commits nothing.
 func TestLostOrderIsTold(t *testing.T) {
 	lose := func(s *server) { s.orders = nil }
 	for name, row := range map[string]struct {
@@ -365,8 +365,8 @@ func TestLostOrderIsTold(t *testing.T) {
 			row.change(f.server)
 			f.server.addResource(kettle)
 			f.server.meets = func(kind string) fate {
-				if kind == "LAST" {
-					t.Errorf("%s: a read has looked for the last order", name)
+				if kind == "EMIT" || kind == "SETTLE" {
+					t.Errorf("%s: a read writes", name)
 				}
 				return answered
 			}
