@@ -5,15 +5,18 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
@@ -90,6 +93,31 @@ func TestKubernetesProbes(t *testing.T) {
 		if probe.HTTPGet.Port != shop.Ports[0].ContainerPort {
 			t.Errorf("%s is asked on port %d", probe.HTTPGet.Path, probe.HTTPGet.Port)
 		}
+	}
+}
+
+// buildingImage tries the command that makes an image, which then serves as nobody, from the folder of a volume.
+func buildingImage(t *testing.T, command string) {
+	need.Programs(t, need.Tools, "buildah")
+	if os.Getuid() != 0 {
+		t.Skip("who is not root has no second user for the program")
+	}
+	dir := process.Folder(t)
+	buildah := fmt.Sprintf("buildah --root %[1]s/root --runroot %[1]s/run --storage-driver vfs", dir)
+	script := strings.NewReplacer("image", dir+"/image", "buildah bud", buildah+" bud --isolation chroot").Replace(command)
+	script = fmt.Sprintf("%s && container=$(%s from shop:1) && "+
+		`echo 'exec %[2]s run --isolation chroot '$container' /shop "$@"' >%s/shop`, script, buildah, dir)
+	build := exec.Command("sh", "-c", script)
+	build.Dir = repository
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	url := startService(t, func() (string, error) { return "/bin/sh", nil }, dir+"/shop", "-db", "/data/shop.db")
+	w := must.Get(http.Get(url + "/v1/users"))(t)
+	defer w.Body.Close()
+	files := must.Get(exec.Command("find", dir, "-name", "shop.db", "-user", "65534").Output())(t)
+	if w.StatusCode != http.StatusOK || len(files) == 0 {
+		t.Errorf("it answers %s, and these databases are of its user: %s", w.Status, files)
 	}
 }
 
