@@ -17,10 +17,8 @@ import (
 // only ask the database whether it would take the write, so that probes of an idle shop fill no log.
 // After each Check, the store looks at the settings of its connections again: if the server has got
 // one that breaks a promise, neither Check nor an order succeeds.
-//
-// If the store has found that the database no longer has the last order that the store has created, Check
-// returns an error from then on that names it: the database is an older copy, or a fail-over has lost orders.
-// The store looks for it over each new connection, and over each one again after a Check.
+// It also looks for the last order that it has created, and logs an error if a database that takes writes does
+// not have it: that is an older copy, or a fail-over has lost orders. Orders go on.
 func (s *Store) Check(ctx context.Context) error {
 	deadline := time.Now().Add(s.opts.Timeout)
 	s.looked.forget()
@@ -35,8 +33,6 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	if err != nil {
 		s.checked.Store(nil)
-	} else if gone := s.gone.Load(); gone != nil {
-		return *gone
 	}
 	return err
 }

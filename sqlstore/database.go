@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"sync"
@@ -95,8 +94,8 @@ type acknowledged struct {
 }
 
 // lookForLast looks for the last order that the store has created: c may lead to another server than the one
-// that has acknowledged it, or that one may have been restored. If the order is gone, the log and Check say
-// so, and orders go on, as whoever has a standby that is not synchronous wants. It reports whether this is
+// that has acknowledged it, or that one may have been restored. If the order is gone, the log says so, and
+// orders go on, as whoever has a standby that is not synchronous wants. It reports whether this is
 // known, and returns an error that may pass.
 func (s *Store) lookForLast(ctx context.Context, c *session) (known bool, err error) {
 	last, st, found := s.last.Load(), c.database.sql(), ""
@@ -120,11 +119,9 @@ func (s *Store) lookForLast(ctx context.Context, c *session) (known bool, err er
 		return false, nil
 	}
 	if !last.lost.Swap(true) {
-		gone := fmt.Errorf("sqlstore: the order %s was acknowledged, and this database does not have it: it is "+
-			"an older copy, or a fail-over has lost orders, and retries of lost orders create them again (see "+
-			"docs/failures.md); once that is settled, start the program anew", last.id)
-		s.gone.Store(&gone)
-		s.opts.Logger.Error("the database has lost an order", slog.Any("error", gone))
+		s.opts.Logger.Error("the database does not have the last order that was acknowledged: it is an older copy, "+
+			"or a fail-over has lost orders, and retries of lost orders create them again (see docs/failures.md)",
+			slog.String("order", last.id))
 	}
 	return true, nil
 }

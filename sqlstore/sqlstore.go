@@ -34,7 +34,6 @@ type Store struct {
 	inspectDue atomic.Int64                 // when the store inspects its tables again, as now returns it
 	flaw       atomic.Pointer[error]        // what the last inspection has found wrong with them; nil: nothing
 	last       atomic.Pointer[acknowledged] // the last order that the store has created
-	gone       atomic.Pointer[error]        // one that was the last, and that the database no longer has
 	stats      counters
 	times      times
 }
