@@ -13,7 +13,7 @@
 //
 //   - [*RefusedError]: the service has refused the order, and nothing was created.
 //   - [*BlockedError]: something between client and service has answered, such as a page to sign
-//     in. Put it right, and go on with the same draft.
+//     in, or changes what is sent. Put it right, and go on with the same draft.
 //   - [*UnknownError]: the order may exist. Keep the draft, and go on with it later.
 //
 // A draft that is only in memory is lost with the program, and with it the only way to learn
@@ -48,6 +48,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -176,6 +177,9 @@ type answer struct {
 	header http.Header
 	body   []byte
 	err    error // why there is no answer, or only the beginning of its body, as that is too long
+
+	unfit      bool // the body of a 200 is too long, or was not over when the try was, or after long
+	wrongClock bool // its Date is not of the time of the try, by the clock here
 }
 
 // try sends a request once: an order, or a read if draft is nil. prepare gets it as SignIn has left it, right
@@ -211,26 +215,39 @@ func (c *Client) send(ctx context.Context, method, path, body string, most int64
 	if err := prepare(req); err != nil {
 		return answer{err: err}
 	}
+	began := time.Now()
 	res, err := c.http.Do(req)
 	if err != nil {
 		return answer{err: err}
 	}
 	defer res.Body.Close()
+	a := answer{status: res.StatusCode, header: res.Header}
+	if date, err := http.ParseTime(res.Header.Get("Date")); err == nil {
+		a.wrongClock = date.Before(began.Add(-clockError)) || date.After(time.Now().Add(clockError))
+	}
 	if res.StatusCode == http.StatusSwitchingProtocols { // what follows is no body, and does not end with ctx
-		return answer{status: res.StatusCode, header: res.Header}
+		return a
 	}
 	defer context.AfterFunc(ctx, func() { res.Body.Close() })() // a Transport may only begin with ctx
 	if res.StatusCode != http.StatusOK {
 		most = longestAnswer
 	}
-	got, err := io.ReadAll(io.LimitReader(res.Body, most+1))
-	if err != nil {
-		return answer{err: err}
+	a.body, a.err = io.ReadAll(io.LimitReader(res.Body, most+1))
+	long := time.Since(began) >= tryLimit/4 // something on the way may have a lower limit
+	switch {
+	case a.err != nil:
+		a = answer{err: a.err, unfit: long && a.status == http.StatusOK, wrongClock: a.wrongClock}
+	case int64(len(a.body)) > most:
+		a.body, a.err = a.body[:most], fmt.Errorf("the answer is longer than %d bytes", most)
+		a.unfit = a.status == http.StatusOK
 	}
-	if int64(len(got)) > most {
-		got, err = got[:most], fmt.Errorf("the answer is longer than %d bytes", most)
-	}
-	return answer{res.StatusCode, res.Header, got, err}
+	return a
+}
+
+// coded reports whether the body has a content coding, which no Transport leaves that has asked for it.
+func (a *answer) coded() bool {
+	coding := a.header.Get("Content-Encoding")
+	return coding != "" && !strings.EqualFold(coding, "identity")
 }
 
 // repeatable reports whether the same request is sent again after the answer, whatever was asked.
@@ -252,6 +269,21 @@ func (a *answer) problem() (p storefront.Problem, ok bool) {
 		return storefront.Problem{}, false
 	}
 	return p, true
+}
+
+// changed reports whether the service refuses what only something on the way can have made of a request of
+// this client. orders are what is read, which a shop need not serve.
+func changed(p storefront.Problem, orders bool) bool {
+	switch strings.TrimPrefix(p.Type, problemPrefix) {
+	case "idempotency-key-missing", "idempotency-key-invalid", "unsupported-media-type", "precondition-failed":
+		return true
+	case "invalid-query": // the key to look for is the program's
+		ofKey := func(f storefront.Fault) bool { return f.Parameter == "idempotency_key" }
+		return !slices.ContainsFunc(p.Errors, ofKey)
+	case "not-found", "method-not-allowed":
+		return !orders
+	}
+	return false
 }
 
 // retryAfter returns how long the answer tells the client to wait: seconds, or a date (RFC 9110,

@@ -34,6 +34,8 @@ type Draft struct {
 	begun   time.Time // since when it may have been sent; 0: it has not been, and nobody else has it
 	journal string    // folder of the journal that alone sends it, as it may not have begun; or ""
 	open    int       // tries that may have created the order, or may still create it
+	doubted bool      // a clock was wrong, so that no later process may send it
+	marked  bool      // a journal was given the text that says so
 
 	yielded atomic.Bool // by Resume, in whose loop it is
 }
@@ -111,15 +113,19 @@ func (d *Draft) Fields() storefront.Fields { return d.fields }
 
 // Lifetime is for how long a draft is sent, as the service may forget its key an hour later
 // (storefront.KeyLifetime), and a try after that could create a second order. Clocks that differ by up to
-// an hour do no harm.
+// an hour do no harm. A draft from more than an hour ahead is never sent again, and a draft of a call that has
+// seen by the Date of an answer that the clock is wrong not by a later process. A journal notes both; the text
+// that a program has kept before says neither, so do not keep it then.
 //
 // It begins with the first try, or when a program has asked for the draft's text, as whoever has that may
 // send it. A draft that [Journal.Put] has kept begins when the journal sends it.
 const Lifetime = 23 * time.Hour
 
 var (
-	errExpired = errors.New("the draft is too old to be sent again, or a clock was put back: ask the shop " +
-		"whether the order exists")
+	errExpired = errors.New("the draft is too old to be sent again: ask the shop by its key whether the order " +
+		"exists, and then remove it")
+	errWrongClock = errors.New("a clock was wrong when the draft was made or sent, so that its age is " +
+		"unknown: ask the shop by its key whether the order exists, and then remove the draft: do not keep it")
 	errInJournal = errors.New("the draft is in a journal, which alone sends it")
 )
 
@@ -130,8 +136,8 @@ func (d *Draft) begin() error {
 	if err := d.share(); err != nil {
 		return err
 	}
-	if expired(d.begun) {
-		return errExpired
+	if err := d.unsendable(); err != nil {
+		return err
 	}
 	d.open++
 	return nil
@@ -148,15 +154,61 @@ func (d *Draft) share() error {
 	return nil
 }
 
-// expired reports whether a draft that may have been sent then must not be sent any more, as far as clocks
-// can tell.
-func expired(since time.Time) bool {
-	age := elapsed(since)
-	return age >= Lifetime || age < -clockError
+// unsendable returns why a draft that may have been sent must not be sent any more, as far as clocks can
+// tell. One from ahead would seem to be new later, and so is never sent again.
+func (d *Draft) unsendable() error {
+	age, behind := elapsed(d.begun), clockBehind()
+	switch {
+	case d.begun.Equal(never):
+		return errWrongClock
+	case behind != nil:
+		return behind
+	case age < -clockError, time.Until(d.made) > clockError:
+		d.begun, d.doubted = never, true
+		return errWrongClock
+	case age >= Lifetime:
+		return errExpired
+	}
+	return nil
 }
+
+// never is the begun of a draft that is not sent any more, as a clock was wrong.
+var never = time.UnixMilli(0)
 
 // clockError is by how much a clock may be ahead of another, or of itself once it was put right.
 const clockError = time.Hour
+
+// earliest is when a clock can be right. It is that of package testing/synctest.
+var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// clockBehind returns an error if the clock has not been set since the machine was started, so that it says
+// nothing of the age of a draft.
+func clockBehind() error {
+	if now := time.Now(); now.Before(earliest) {
+		return fmt.Errorf("the clock of this machine is wrong (%s): set it, and go on with the draft",
+			now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// doubt notes that a clock was wrong.
+func (d *Draft) doubt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.doubted = true
+}
+
+// toMark returns the text with which no later process sends the draft, once if a clock was wrong. doubted
+// says whether it was.
+func (d *Draft) toMark() (text []byte, doubted bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.doubted && !d.marked {
+		d.marked = true
+		text, _ = d.text(d.begun) // has no errors
+	}
+	return text, d.doubted
+}
 
 // refused notes that a try has created nothing, and reports whether the same is known of all.
 func (d *Draft) refused() bool {
@@ -173,6 +225,9 @@ func (d *Draft) enter(journal string, now bool) ([]byte, error) {
 	defer d.mu.Unlock()
 	if d.journal == journal {
 		d.journal = "" // if it was there, it is there no more
+	}
+	if err := clockBehind(); now && err != nil {
+		return nil, err
 	}
 	later := !now && d.begun.IsZero()
 	if err := d.share(); err != nil {
@@ -216,14 +271,17 @@ const formatVersion = 1
 // text returns the draft as a program keeps it, with the time of its first try.
 func (d *Draft) text(begun time.Time) ([]byte, error) {
 	kept := struct {
-		Version int     `json:"version"`
-		Key     string  `json:"key"`
-		Body    string  `json:"body"`
-		Made    float64 `json:"made"`
-		Begun   float64 `json:"begun,omitzero"`
-	}{formatVersion, d.key, d.body, float64(d.made.UnixMilli()) / 1000, 0}
+		Version int      `json:"version"`
+		Key     string   `json:"key"`
+		Body    string   `json:"body"`
+		Made    float64  `json:"made"`
+		Begun   *float64 `json:"begun,omitempty"`
+	}{formatVersion, d.key, d.body, float64(d.made.UnixMilli()) / 1000, nil}
+	if d.doubted {
+		begun = never
+	}
 	if !begun.IsZero() {
-		kept.Begun = float64(begun.UnixMilli()) / 1000
+		kept.Begun = new(float64(begun.UnixMilli()) / 1000)
 	}
 	return ijson.Marshal(kept)
 }
@@ -238,7 +296,11 @@ func (d *Draft) MarshalJSON() ([]byte, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.share(); err != nil {
+	err := clockBehind()
+	if err == nil {
+		err = d.share()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
 	return d.text(d.begun)
@@ -246,7 +308,7 @@ func (d *Draft) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what [Draft.MarshalJSON] returned, or what a client in another language has kept.
 // What a later version wrote in another form is an error, as a part of it would be lost: go on with that
-// version. So is a time that is more than an hour ahead.
+// version. A draft from more than an hour ahead is read, but not sent.
 func (d *Draft) UnmarshalJSON(data []byte) error {
 	kept, err := parseDraft(data)
 	if err != nil {
@@ -256,6 +318,7 @@ func (d *Draft) UnmarshalJSON(data []byte) error {
 	defer d.mu.Unlock()
 	d.key, d.body, d.item, d.qty, d.fields = kept.key, kept.body, kept.item, kept.qty, kept.fields
 	d.made, d.begun, d.journal, d.open = kept.made, kept.begun, "", 1 // nobody knows
+	d.doubted, d.marked = false, false
 	if d.begun.IsZero() {
 		d.begun = d.made
 	}
@@ -306,9 +369,6 @@ func parseDraft(data []byte) (*Draft, error) {
 			"backslash")
 	case d.made.IsZero():
 		return nil, errors.New("made is missing")
-	case time.Until(d.made) > clockError || time.Until(d.begun) > clockError:
-		return nil, fmt.Errorf("made or begun is more than an hour ahead of the clock here (%s): one of both was "+
-			"wrong", time.Now().UTC().Format(time.RFC3339))
 	}
 	members, _, err = ijson.Parse([]byte(d.body))
 	if err != nil {

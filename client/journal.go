@@ -182,7 +182,9 @@ func fileName(draft *Draft) string {
 const resumed = 16
 
 // Resume sends every draft that is kept and that no other call or process sends, and yields each with
-// its order, or the error of [Client.Order]. It also yields those whose orders are kept already.
+// its order, or the error of [Client.Order]. It also yields those whose orders are kept already. An
+// [*UnknownError] that says that a draft is too old, or that a clock was wrong, comes each time: ask the shop
+// whether the order exists (see [Client.GetOrderByKey]), and then remove the entry.
 //
 // Each draft has its turn: it is tried once, first the one whose last try is the longest ago, and those
 // without a final answer again when the others have been tried, for Options.Patience in all. So one that
@@ -256,6 +258,7 @@ type kept struct {
 	regular bool      // it is a file
 	tried   time.Time // when it was looked at last; zero: nobody knows
 	due     time.Time // when it may be tried again
+	draft   *Draft    // it was sent by this call, which knows its age by a clock that is not set; or nil
 }
 
 // drafts returns what may be drafts, that of the longest wait first.
@@ -312,7 +315,7 @@ func (j *Journal) resume(ctx context.Context, drafts []*kept, results chan<- res
 				defer func() {
 					if unknown, ok := errors.AsType[*UnknownError](err); ok && unknown.again && !last {
 						entry.file.Close()
-						k.due = time.Now().Add(unknown.after)
+						k.due, k.draft = time.Now().Add(unknown.after), entry.Draft
 						mu.Lock()
 						again = append(again, k)
 						mu.Unlock()
@@ -361,6 +364,9 @@ func (j *Journal) open(k *kept) (*Entry, error) {
 		e.file.Close()
 		return nil, nil
 	}
+	if k.draft != nil && e.Draft.begun.Equal(never) {
+		e.Draft = k.draft
+	}
 	return e, nil
 }
 
@@ -382,11 +388,17 @@ func didNotReturn(v any) error {
 // send sends the entry's draft, unless its order is kept, and keeps what becomes of it. With once, it is sent
 // once at most, and not if it was refused.
 func (j *Journal) send(ctx context.Context, e *Entry, once bool) error {
-	final := e.Order.ID != "" || e.refused != nil && (once || expired(e.Draft.begun))
+	final := e.Order.ID != "" || e.refused != nil && (once || e.Draft.unsendable() != nil)
 	if !final && (e.refused != nil || e.waits) {
 		begun := e.Draft.begun
 		if e.waits {
+			if err := clockBehind(); err != nil {
+				return &UnknownError{Err: err, Draft: e.Draft}
+			}
 			begun = time.Now()
+			if e.Draft.made.After(begun) { // by a clock that was ahead, which matters no more
+				e.Draft.made = begun
+			}
 		}
 		text, _ := e.Draft.text(begun) // has no errors
 		if err := e.append(record{Draft: text}); err != nil {
@@ -401,7 +413,9 @@ func (j *Journal) send(ctx context.Context, e *Entry, once bool) error {
 	case final:
 		return &RefusedError{Problem: *e.refused, Draft: e.Draft}
 	}
-	order, err := j.client.order(ctx, e.Draft, once, e.held)
+	order, err := j.client.order(ctx, e.Draft, once, e.held, func(text []byte) error {
+		return e.append(record{Draft: text})
+	})
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		if err := e.append(record{Refused: &refused.Problem}); err != nil {
 			return errors.Join(refused, err)

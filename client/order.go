@@ -16,8 +16,7 @@ import (
 // A RefusedError says that the service has refused a request, and why. If it was an order, nothing
 // was created by any of its tries: the draft can be dropped, or sent again later if the reason may
 // have gone, such as an item that is sold out. It matches [storefront.ErrNotFound] if there is no
-// such product or order, and [errors.ErrUnsupported] if the shop does not serve such a thing, as not
-// all serve orders.
+// such product or order, and [errors.ErrUnsupported] if the shop does not let orders be read.
 type RefusedError struct {
 	Problem storefront.Problem
 	Draft   *Draft // nil: it was a read
@@ -49,19 +48,36 @@ func (e *RefusedError) Is(target error) bool {
 	return false
 }
 
-// A BlockedError says that something between client and service has answered, such as a proxy or a
-// page to sign in, and that the same request would get the same answer. An order may exist all the
-// same: put right what the answer says, and go on with the same draft.
+// A BlockedError says that something between client and service, such as a proxy or a page to sign in, has
+// answered, or has changed what was sent or answered, and that the same request would get the same answer. An
+// order may exist all the same: put right what the answer says, and go on with the same draft.
 type BlockedError struct {
 	Status int
 	Header http.Header
 	Body   string // up to 1,000 bytes of it
 	Draft  *Draft // nil: it was a read
+
+	changed *storefront.Problem // what the service said to a request that was right when it was sent
 }
 
 func (e *BlockedError) Error() string {
-	return fmt.Sprintf("client: not the service but something before it answered %s: %d %s%s",
-		request(e.Draft), e.Status, http.StatusText(e.Status), mayExist(e.Draft))
+	text := fmt.Sprintf("not the service but something before it answered %s: %d %s", request(e.Draft), e.Status,
+		http.StatusText(e.Status))
+	coding := e.Header.Get("Content-Encoding")
+	switch {
+	case e.changed != nil:
+		text = fmt.Sprintf("something in front of the service has changed %s, and the service answered %d %s: %s",
+			request(e.Draft), e.Status, strings.TrimPrefix(e.changed.Type, problemPrefix), e.changed.Detail)
+	case coding != "":
+		text += fmt.Sprintf(" with the content coding %q", coding)
+	}
+	text = "client: " + text + mayExist(e.Draft)
+	if e.Draft != nil {
+		if _, doubted := e.Draft.toMark(); doubted {
+			text += "; " + errWrongClock.Error()
+		}
+	}
+	return text
 }
 
 func blocked(a answer, draft *Draft) *BlockedError {
@@ -71,7 +87,7 @@ func blocked(a answer, draft *Draft) *BlockedError {
 
 // An UnknownError says that tries ended without a final answer. An order may exist, or still come
 // to exist, unless no try was sent. Keep the draft, and go on with it later. If the draft is older
-// than [Lifetime], only the shop can say whether there is an order.
+// than [Lifetime], or Err says that a clock was wrong, only the shop can say whether there is an order.
 type UnknownError struct {
 	Err   error  // why the tries ended, such as the context's error
 	Last  string // answer, for people; "" if no try was sent
@@ -112,7 +128,7 @@ func mayExist(draft *Draft) string {
 
 const (
 	longestRetryAfter = time.Hour
-	malformedTries    = 4 // tries of a body that was cut on its way
+	changedTries      = 4 // tries of a request that was cut or changed on its way
 )
 
 // Order sends a draft until an answer is final, and returns the order that was created: by this
@@ -121,13 +137,14 @@ const (
 //
 // The error is a [*RefusedError], a [*BlockedError] or an [*UnknownError]. It has the draft.
 func (c *Client) Order(ctx context.Context, draft *Draft) (storefront.Order, error) {
-	return c.order(ctx, draft, false, func() error { return nil })
+	return c.order(ctx, draft, false, func() error { return nil }, func([]byte) error { return nil })
 }
 
-// order is Order. With once, it returns after one answer, unless the body was cut on its way. held is
-// called right before each try, which is not sent if it returns an error.
-func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func() error) (storefront.Order,
-	error) {
+// order is Order. With once, it returns after one answer, unless the request was changed on its way. held is
+// called right before each try, which is not sent if it returns an error, and mark with the text of a draft
+// once it is clear that a clock was wrong, and no later process may send it.
+func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func() error,
+	mark func(text []byte) error) (storefront.Order, error) {
 	if err := draft.check(); err != nil {
 		return storefront.Order{}, err
 	}
@@ -136,6 +153,9 @@ func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func()
 
 	var last answer
 	unknown := func(err error) *UnknownError {
+		if _, doubted := draft.toMark(); doubted && err != errWrongClock {
+			err = fmt.Errorf("%w; %w", err, errWrongClock)
+		}
 		e := &UnknownError{Err: err, Draft: draft}
 		if last.status != 0 || last.err != nil {
 			e.Last = last.String()
@@ -143,7 +163,7 @@ func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func()
 		return e
 	}
 	var pauses pauses
-	for malformed := 0; ; {
+	for changes := 0; ; {
 		if limited.Err() != nil {
 			return storefront.Order{}, unknown(c.ended(ctx))
 		}
@@ -157,22 +177,37 @@ func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func()
 			}
 			return stop
 		})
+		if stop == nil {
+			last = a
+			if order, ok := last.order(draft); ok {
+				return order, nil
+			}
+			if last.wrongClock {
+				draft.doubt()
+			}
+		}
+		if text, _ := draft.toMark(); text != nil { // now, as the program may be killed
+			if err := mark(text); err != nil {
+				return storefront.Order{}, unknown(err)
+			}
+		}
 		if stop != nil {
 			return storefront.Order{}, unknown(stop)
 		}
-		last = a
-		if order, ok := last.order(draft); ok {
-			return order, nil
-		}
 		problem, ofService := last.problem()
-		cut := false // the body is right: it was cut on its way
+		cut := false // the request is right: it was changed on its way
 		switch {
-		case last.repeatable(), last.status == http.StatusCreated:
+		case last.repeatable(), last.status == http.StatusCreated && !last.coded():
 		case last.status/100 == 4 && ofService:
-			surely := draft.refused()
-			malformed++
-			if cut = problem.Type == problemPrefix+"malformed-body" && malformed < malformedTries; cut {
+			surely, changed := draft.refused(), changed(problem, false)
+			changes++
+			if cut = (changed || problem.Type == problemPrefix+"malformed-body") && changes < changedTries; cut {
 				break
+			}
+			if changed {
+				e := blocked(last, draft)
+				e.changed = &problem
+				return storefront.Order{}, e
 			}
 			if surely {
 				return storefront.Order{}, &RefusedError{Problem: problem, Draft: draft}

@@ -26,9 +26,9 @@ const (
 var errNotRead = fmt.Errorf("%w: %d tries have failed", storefront.ErrUnavailable, readTries)
 
 // read sends a GET until an answer is right, or final, or no more tries are left. right gets a whole one,
-// which is 200 or 304.
+// which is 200 or 304. If what is asked for can be made smaller, one that does not fit is returned, too.
 func (c *Client) read(ctx context.Context, path string, prepare func(*http.Request) error,
-	right func(answer) bool) (answer, error) {
+	right func(answer) bool, smaller bool) (answer, error) {
 	var pauses pauses
 	for try := 1; ; try++ {
 		a := c.try(ctx, path, nil, prepare)
@@ -38,8 +38,13 @@ func (c *Client) read(ctx context.Context, path string, prepare func(*http.Reque
 		problem, ofService := a.problem()
 		switch {
 		case ofService && a.status/100 == 4 && !a.repeatable():
+			if changed(problem, strings.HasPrefix(path, "/v1/orders")) {
+				e := blocked(a, nil)
+				e.changed = &problem
+				return a, e
+			}
 			return a, &RefusedError{Problem: problem}
-		case a.repeatable(), a.status/100 == 2, a.status == http.StatusNotModified:
+		case a.repeatable(), a.status/100 == 2 && !a.coded(), a.status == http.StatusNotModified:
 		default:
 			return a, blocked(a, nil)
 		}
@@ -48,6 +53,9 @@ func (c *Client) read(ctx context.Context, path string, prepare func(*http.Reque
 		}
 		if ctx.Err() == nil {
 			c.opts.Logger.InfoContext(ctx, "storefront client: a read is tried again", "answer", a.String())
+			if smaller && a.unfit {
+				return a, nil
+			}
 		}
 		if pauses.wait(ctx, a.retryAfter(), longestWait) != nil {
 			return a, &UnknownError{Err: done(ctx), Last: a.String()}
@@ -121,7 +129,7 @@ func (c *Client) GetOrder(ctx context.Context, id string) (order Order, err erro
 	}
 	_, err = c.read(ctx, path, unchanged, func(a answer) bool {
 		return a.status == http.StatusOK && json.Unmarshal(a.body, &order) == nil && order.ID == id
-	})
+	}, false)
 	if err != nil {
 		return Order{}, err
 	}
@@ -137,9 +145,9 @@ func (c *Client) GetOrderByKey(ctx context.Context, key string) (Order, error) {
 	query := strings.ReplaceAll(url.QueryEscape(quoted), "+", "%20")
 	var p page[Order]
 	_, err := c.read(ctx, "/v1/orders?idempotency_key="+query, unchanged, func(a answer) (ok bool) {
-		p, ok = parsePage(a, "", "", orderID, descending)
+		p, ok = parsePage(a, nil, "", orderID, descending)
 		return ok && len(p.Data) <= 1 && p.Next == "" // else the query was lost on the way
-	})
+	}, false)
 	if err == nil && len(p.Data) == 0 {
 		err = fmt.Errorf("client: there is no order with this key so far: %w", storefront.ErrNotFound)
 	}
@@ -159,16 +167,17 @@ func list[T any](ctx context.Context, c *Client, path, position string, id func(
 	follows func(id, last string) bool) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		size, cursor, last := c.opts.PageSize, "", ""
+		seen := make(map[string]bool) // cursors since the last item: the list goes round if one comes again
 		for {
 			query := url.Values{"limit": {strconv.Itoa(size)}}
 			if cursor != "" {
 				query.Set(position, cursor)
 			}
 			var p page[T]
-			_, err := c.read(ctx, path+"?"+query.Encode(), unchanged, func(a answer) (ok bool) {
-				p, ok = parsePage(a, cursor, last, id, follows)
+			a, err := c.read(ctx, path+"?"+query.Encode(), unchanged, func(a answer) (ok bool) {
+				p, ok = parsePage(a, seen, last, id, follows)
 				return ok
-			})
+			}, size > 1)
 			if allowed := mostItems(err); allowed > 0 && allowed < size {
 				size = allowed
 				continue
@@ -176,6 +185,13 @@ func list[T any](ctx context.Context, c *Client, path, position string, id func(
 			if err != nil {
 				yield(*new(T), err)
 				return
+			}
+			if a.unfit {
+				size /= 2
+				continue
+			}
+			if len(p.Data) > 0 {
+				clear(seen)
 			}
 			for _, item := range p.Data {
 				if !yield(item, nil) {
@@ -186,6 +202,7 @@ func list[T any](ctx context.Context, c *Client, path, position string, id func(
 			if cursor = p.Next; cursor == "" {
 				return
 			}
+			seen[cursor] = true
 		}
 	}
 }
@@ -193,16 +210,16 @@ func list[T any](ctx context.Context, c *Client, path, position string, id func(
 // A page is one of a list.
 type page[T any] struct {
 	Data    []T    `json:"data"`
-	HasMore bool   `json:"has_more"`
+	HasMore *bool  `json:"has_more"`
 	Next    string `json:"next"`
 }
 
-// parsePage reports whether an answer is the page behind a cursor, which begins behind an ID. One that
-// does not advance would be read for ever.
-func parsePage[T any](a answer, cursor, last string, id func(T) string,
+// parsePage reports whether an answer is the page that begins behind an ID and leads to none of the cursors
+// that were seen. One that does not advance would be read for ever.
+func parsePage[T any](a answer, seen map[string]bool, last string, id func(T) string,
 	follows func(id, last string) bool) (p page[T], ok bool) {
-	if a.status != http.StatusOK || json.Unmarshal(a.body, &p) != nil || p.Data == nil ||
-		p.HasMore != (p.Next != "") || p.Next != "" && p.Next == cursor {
+	if a.status != http.StatusOK || json.Unmarshal(a.body, &p) != nil || p.Data == nil || p.HasMore == nil ||
+		*p.HasMore != (p.Next != "") || seen[p.Next] {
 		return page[T]{}, false
 	}
 	for _, item := range p.Data {
@@ -216,11 +233,11 @@ func parsePage[T any](a answer, cursor, last string, id func(T) string,
 
 // mostItems returns what the service allows as limit, if it has refused a request for that.
 func mostItems(err error) int {
-	refused, ok := errors.AsType[*RefusedError](err)
-	if !ok {
+	blocked, ok := errors.AsType[*BlockedError](err)
+	if !ok || blocked.changed == nil {
 		return 0
 	}
-	for _, f := range refused.Problem.Errors {
+	for _, f := range blocked.changed.Errors {
 		if f.Parameter == "limit" && f.Maximum != nil {
 			return int(*f.Maximum)
 		}
@@ -270,7 +287,7 @@ func (c *Client) Product(ctx context.Context, id string, opts *ProductOptions) (
 		}
 		product = storefront.Resource{}
 		return json.Unmarshal(a.body, &product) == nil && product.ID() == id
-	})
+	}, false)
 	if err != nil {
 		return storefront.Resource{}, err
 	}

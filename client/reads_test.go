@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +74,7 @@ func TestPageThatDoesNotAdvanceIsNone(t *testing.T) {
 		`{"data":[{"id":"u1"}],"has_more":false,"next":"A"}`,
 		`{"data":[null],"has_more":false}`,
 		`{"data":null,"has_more":false}`,
+		`{"data":[]}`, `{"data":[],"has_more":null}`, `{"data":[],"has_more":0}`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			shop := &script{shop: says(200, page)}
@@ -82,6 +86,143 @@ func TestPageThatDoesNotAdvanceIsNone(t *testing.T) {
 				t.Errorf("the walk through %s ends with %v", page, last)
 			}
 		})
+	}
+}
+
+// TestListGoesRound has pages that lead back to one before, and yields none of them twice.
+func TestListGoesRound(t *testing.T) {
+	page := func(items, next string) http.HandlerFunc {
+		return says(200, `{"data":[`+items+`],"has_more":true,"next":"`+next+`"}`)
+	}
+	a, b, c := `{"id":"a"}`, `{"id":"b"}`, `{"id":"c"},{"id":"b"}`
+	for want, pages := range map[string][]http.HandlerFunc{
+		"[a b]": {page(a, "B"), page(b, "A"), page(a, "B")}, "[a]": {page(a, "A"), page("", "B"), page("", "A")},
+		"[]": {page("", "A"), page("", "A")}, "[b]": {page(b, "B"), page(c, "C")},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			shop := &script{answers: pages, shop: pages[len(pages)-1]}
+			var got []string
+			var last error
+			for user, err := range shopOf(t, shop, client.Options{}).Users(t.Context()) {
+				if last = err; err == nil {
+					got = append(got, user.ID())
+				}
+			}
+			if _, ok := errors.AsType[*client.UnknownError](last); !ok || fmt.Sprint(got) != want {
+				t.Errorf("the walk yields %v, and ends with %v, want %s", got, last, want)
+			}
+		})
+	}
+}
+
+// A slow is a body of a KB per second.
+type slow struct {
+	io.Reader
+	closed atomic.Bool
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	if time.Sleep(time.Second); s.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	return s.Reader.Read(p[:min(len(p), 1<<10)])
+}
+
+func (s *slow) Close() error { s.closed.Store(true); return nil }
+
+// A page that does not fit into a try, or in what a client reads, is asked for with half as many items.
+func TestPageThatDoesNotFit(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		bytes int           // of an item
+		limit time.Duration // of something on the way
+		slow  bool
+		want  string // limits
+	}{
+		{"slow", 30 << 10, 0, true, "[5 2 1 1 1 1 1]"}, {"cut after 30 s", 24 << 10, 30 * time.Second, true, "[5 2 1 1 1 1 1]"},
+		{"long", 6 << 20, 0, false, "[5 2 2 2]"}, {"that never does", 50 << 10, 0, true, "[5 2 1 1 1 1 1 1 1 1 1 1]"},
+		{"cut at once", 1 << 10, time.Second, true, "[5 5 5 5 5 5 5 5 5 5]"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(storefront.MemStore)
+				for i := range 5 {
+					note := strings.Repeat("a", row.bytes)
+					store.Users.Put(storefront.MustResource(fmt.Sprint("u", i), map[string]string{"note": note}))
+				}
+				service := atBase(storefront.New(store))
+				var limits []string
+				shop := shopOf(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+					limits = append(limits, r.URL.Query().Get("limit"))
+					w := httptest.NewRecorder()
+					service.ServeHTTP(w, r)
+					answer := w.Result()
+					if row.slow {
+						body := &slow{Reader: answer.Body}
+						if answer.Body = body; row.limit != 0 {
+							time.AfterFunc(row.limit, func() { body.Close() })
+						}
+					}
+					return answer, nil
+				}), client.Options{PageSize: 5})
+				n, fails := 0, false
+				for _, err := range shop.Users(t.Context()) {
+					if fails = err != nil; !fails {
+						n++
+					}
+				}
+				if ends := strings.Count(row.want, " ") < 9; fmt.Sprint(limits) != row.want || fails == ends || (n == 5) != ends {
+					t.Errorf("%d users with the limits %v, want %s; it fails: %v", n, limits, row.want, fails)
+				}
+			})
+		})
+	}
+}
+
+// TestReadThatWasChanged gets what the service says only to what this client does not send.
+func TestReadThatWasChanged(t *testing.T) {
+	const limit = `{"type":"urn:problem-type:storefront:invalid-query","errors":[{"parameter":"limit","minimum":1,"maximum":500}]}`
+	shop := &script{}
+	c := shopOf(t, shop, client.Options{})
+	for answer, reads := range map[string][]string{
+		"404 not-found": {"users", "product"}, "405 method-not-allowed": {"users", "product"},
+		"400 invalid-query": {"users", "product", "order", "key"}, "412 precondition-failed": {"users", "product", "order", "key"},
+		"400 limit": {"users"},
+	} {
+		for _, read := range reads {
+			var status int
+			var code string
+			fmt.Sscan(answer, &status, &code)
+			if shop.shop = problem(status, code); code == "limit" {
+				shop.shop = says(400, limit)
+			}
+			var err error
+			switch read {
+			case "users":
+				for _, err = range c.Users(t.Context()) {
+				}
+			case "product":
+				_, err = c.Product(t.Context(), "teapot", nil)
+			case "order":
+				_, err = c.GetOrder(t.Context(), "ord_1")
+			case "key":
+				_, err = c.GetOrderByKey(t.Context(), "k")
+			}
+			blocked, ok := errors.AsType[*client.BlockedError](err)
+			if !ok || blocked.Status != status || !strings.Contains(err.Error(), "has changed") {
+				t.Errorf("%s of %s: %v", answer, read, err)
+			}
+		}
+	}
+	shop.shop = says(200, "", "Content-Encoding", "gzip")
+	if _, err := c.GetOrder(t.Context(), "ord_1"); err == nil || !strings.Contains(err.Error(), `coding "gzip"`) {
+		t.Errorf("with a coding: %v", err)
+	}
+	// A key that is none is the program's.
+	shop.shop = says(400, strings.Replace(limit, `"limit"`, `"idempotency_key"`, 1))
+	_, err := c.GetOrderByKey(t.Context(), "é")
+	if _, ok := errors.AsType[*client.RefusedError](err); !ok {
+		t.Errorf("a key that is none: %v", err)
 	}
 }
 
@@ -185,7 +326,8 @@ func TestOrdersAreReadBack(t *testing.T) {
 func TestAnotherOrderIsNone(t *testing.T) {
 	const order = `{"id":"ord_2","item":"teapot","qty":2}`
 	for _, page := range []string{`{"data":[` + order + `,{"id":"ord_1","item":"teapot","qty":2}],"has_more":false}`,
-		`{"data":[` + order + `],"has_more":true,"next":"A"}`, `{"data":[],"has_more":true,"next":"A"}`, order, `{}`} {
+		`{"data":[` + order + `],"has_more":true,"next":"A"}`, `{"data":[],"has_more":true,"next":"A"}`, order, `{}`,
+		`{"data":[]}`, `{"data":[],"has_more":"no"}`} {
 		synctest.Test(t, func(t *testing.T) {
 			got, err := shopOf(t, &script{shop: says(200, page)}, client.Options{}).GetOrderByKey(t.Context(), "k")
 			if _, ok := errors.AsType[*client.UnknownError](err); !ok {
@@ -213,7 +355,7 @@ func TestShopThatServesNoOrders(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 	}
-	shop.answers = []http.HandlerFunc{says(404, "<html>"), problem(404, "not-found")}
+	shop.answers = append([]http.HandlerFunc{says(404, "<html>")}, slices.Repeat([]http.HandlerFunc{problem(404, "not-found")}, 4)...)
 	if _, err := c.GetOrder(t.Context(), "ord_1"); errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("after a page of a proxy: %v", err)
 	}
