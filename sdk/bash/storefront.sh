@@ -20,8 +20,8 @@
 #   ./storefront.sh product ID [MAX_AGE]
 #
 # The status is 0 if all went well; 3 if the service refused, and no try has created anything; 4 if something
-# in front of the service has answered, and the order may exist; 5 if it is unknown whether it does. After 4
-# and 5, go on with it later. 2 is wrong usage, and 1 another error, such as a full disk.
+# in front of the service has answered, or changes what is sent, and the order may exist; 5 if it is unknown
+# whether it does. After 4 and 5, go on with it later. 2 is wrong usage, and 1 another error, such as a full disk.
 #
 # STOREFRONT_PATIENCE is for how many seconds a call goes on with an order, twelve hours by default.
 # It is sent once at least. STOREFRONT_CONFIG is a file of options of curl, such as header = "Authorization: …",
@@ -33,15 +33,19 @@
 storefront() (
 	set +eu
 	LC_ALL=C IFS=$' \t\n'
-	try=40 lifetime=$((23 * 3600)) most=$((1 << 20)) ours=urn:problem-type:storefront:
+	try=40 lifetime=$((23 * 3600)) ahead=3600 most=$((1 << 20)) ours=urn:problem-type:storefront:
+	set=1767225600 # 2026: a clock that says an earlier time was not set since the machine was started
+	wrong_clock='a clock was wrong when this draft was made or sent, so its age is unknown'
+	ask='ask the shop by its key whether the order exists (find-order), and then forget the draft'
 	command=${1-} status='' code='' answer='' retry_after='' limit=250 key='' lock='' account=${STOREFRONT_ACCOUNT-}
+	coding='' unfit='' wrong='' smaller=''
 	shift
 	# A function of jq, which makes the entry of a line of _storefront_entry, or null.
 	entry='def entry: .[index("\t") + 1:] | (fromjson? // null) | select(type == "object" and .version == 1 and
 		keys - ["version", "shop", "account", "name", "key", "body", "made", "begun", "order", "refused"] == [] and
 		all(.shop, .account, .name, .key; type == "string" and (contains("\n") | not)) and
 		(.key | test("^[!#-+\\--\\[\\]-~]{1,255}$")) and
-		all(.made, if has("begun") then .begun else .made end; type == "number" and . > 0 and . < 1e12) and
+		all(.made, if has("begun") then .begun else .made end; type == "number" and . >= 0 and . < 1e12) and
 		(.order as $order | .body | strings | (fromjson? // null) | type == "object" and
 			(.item | type == "string") and (.qty | type == "number" and . == floor and fabs < 9007199254740992) and
 			((has("fields") | not) or (.fields | type == "object")) and
@@ -49,7 +53,7 @@ storefront() (
 				.item == $order.item and .qty == $order.qty and .fields == $order.fields))) // null;'
 	page='def id: type == "string" and . != "";
 		(.data | type == "array" and all(type == "object" and (.id | id))) and
-		(.next | id) == (.next != null) and (.next != null or .has_more != true)'
+		(.next | id) == (.next != null) and .has_more == (.next != null)'
 	case $command:$# in
 	order:[134] | find-order:1 | forget:1 | pending:0 | orders:[01] | get-order:1) ;;
 	users:[01] | widgets:[01] | product:[12]) ;;
@@ -80,7 +84,7 @@ storefront() (
 
 _storefront_order() {
 	local name=$1 item=${2-} qty=${3-} fields=${4-} asked='' key body made begun state open=1 cuts=3 refused
-	local file line now end text=''
+	local file line now end text='' doubted='' changed why
 	_storefront_now end $patience
 	if (($# > 1)); then
 		[[ $qty =~ ^[1-9][0-9]{0,15}$ ]] && ((qty < 1 << 53)) || _storefront_fail 2 "$qty is no quantity"
@@ -109,11 +113,12 @@ _storefront_order() {
 		key=${key//[[:space:]]/}
 		((${#key} == 32)) || _storefront_fail 1 'no random key'
 		_storefront_now made 0
-		begun=$made # since when it may have been sent
+		begun=$made # since when it may have been sent; 0 if it is not sent any more, as a clock was wrong
 		open=0
+		_storefront_sendable || _storefront_fail 5 "Unknown: $why"
 		_storefront_write
 	fi
-	while _storefront_now now 0 && ((now < begun + lifetime && (made > begun ? made : begun) < now + 3600)); do
+	while _storefront_sendable; do
 		_storefront_held
 		_storefront_send /v1/orders -X POST --data-binary "$body" -H 'Content-Type: application/json' \
 			-H "Idempotency-Key: $key"
@@ -122,24 +127,53 @@ _storefront_order() {
 			_storefront_write order && printf '%s\n' "$answer"
 			exit
 		fi
+		if [[ $wrong && ! $doubted ]]; then # no later process sends it
+			doubted=1 text=''
+			_storefront_write # now, as this one may be killed
+		fi
 		refused=0
 		if [[ $code && $status == 4?? && $status != 409 && $code != idempotency-key-reused ]]; then
 			refused=1 # by the service, which so has created nothing
 		else
 			((open += 1))
 		fi
-		if ! _storefront_again && [[ $code != malformed-body || $((cuts--)) -le 0 ]]; then
-			if ((refused && !open)); then
-				_storefront_write refused
-				_storefront_fail 3 "Refused: $(_storefront_last)"
-			elif [[ $code && $status == 4?? ]]; then
-				_storefront_fail 5 "Unknown: refused, but the key may have an order: $(_storefront_last)"
-			fi
-			_storefront_fail 4 "Blocked: something in front of the service has answered: $(_storefront_last)"
+		why='' changed='' # on its way
+		[[ ! $doubted ]] || why="; $wrong_clock: $ask"
+		! _storefront_changed '' || changed=1
+		if _storefront_again || [[ ($changed || $code == malformed-body) && $((cuts--)) -gt 0 ]]; then
+			_storefront_wait && continue
+			[[ $changed ]] || _storefront_fail 5 "Unknown: no final answer$why: $(_storefront_last)"
 		fi
-		_storefront_wait || _storefront_fail 5 "Unknown: no final answer: $(_storefront_last)"
+		if [[ $changed ]]; then
+			_storefront_fail 4 "Blocked: something in front of the service changes requests$why: $(_storefront_last)"
+		elif ((refused && !open)); then
+			_storefront_write refused
+			_storefront_fail 3 "Refused: $(_storefront_last)"
+		elif [[ $code && $status == 4?? ]]; then
+			_storefront_fail 5 "Unknown: refused, but the key may have an order$why: $(_storefront_last)"
+		fi
+		_storefront_fail 4 "Blocked: something in front of the service has answered$why: $(_storefront_last)"
 	done
-	_storefront_fail 5 "Unknown: too old to be sent again, or made in the future: $(_storefront_last)"
+	_storefront_fail 5 "Unknown: $why: $(_storefront_last)"
+}
+
+# _storefront_sendable says in why if a draft is not sent any more. One from ahead would seem to be new later.
+_storefront_sendable() {
+	local now
+	_storefront_now now 0
+	why="$wrong_clock: $ask"
+	if ((begun && now < set)); then
+		TZ=UTC0 printf -v why 'the clock of this machine is wrong (%(%FT%TZ)T): set it, and call again' "$now"
+	elif ((begun && (made > begun ? made : begun) > now + ahead)); then
+		begun=0 text=''
+		_storefront_write
+	elif ((begun && now >= begun + lifetime)); then
+		why="too old to be sent again: $ask"
+	else
+		((begun))
+		return
+	fi
+	return 1
 }
 
 # _storefront_entry prints the name of a file, without its folder, and its line.
@@ -176,7 +210,7 @@ _storefront_find_order() {
 	[[ $state != order ]] || { _storefront_kept && exit || exit 1; }
 	query=$(jq -rn --arg key "\"$key\"" '$key | @uri') || exit 1
 	found=_storefront_found
-	_storefront_read "/v1/orders?idempotency_key=$query" "$page and (.data | length < 2)"
+	_storefront_read "/v1/orders?idempotency_key=$query" "$page and .has_more == false and (.data | length < 2)"
 	_storefront_jq -c '.data[]' <<<"$answer"
 }
 
@@ -220,14 +254,28 @@ _storefront_widgets() { _storefront_walk /v2/widgets start "limit=${1:-50}"; }
 
 _storefront_walk() {
 	local query=$3 cursor='' next items=() # nothing is printed before the end: a part is not the list
+	local line last='""' size=${3#limit=} goes='<' # IDs go on in the sequence of their bytes
+	local -A seen=()                             # cursors since the last item
+	[[ $1 != /v1/orders ]] || goes='>'
 	while :; do
-		next=$query${cursor:+${query:+&}$2=$cursor}
-		_storefront_read "$1${next:+?$next}" "$page"
-		items+=("$(_storefront_jq -c '.data[]' <<<"$answer")")
+		next=${query:+limit=$size}${cursor:+${query:+&}$2=$cursor}
+		[[ $size == 1 ]] && smaller='' || smaller=1
+		_storefront_read "$1${next:+?$next}" "$page and ([$last, .data[].id] | map(select(. != \"\")) as \$ids |
+			all(range(1; \$ids | length); \$ids[. - 1] $goes \$ids[.]))"
+		if [[ $unfit ]]; then
+			[[ $size =~ ^[0-9]{1,9}$ ]] || size=50
+			query=limit size=$((10#$size > 1 ? 10#$size / 2 : 1))
+			continue
+		fi
 		next=$(jq -r '.next // empty' <<<"$answer")
+		[[ ! $next || ! ${seen[:$next]-} ]] || _storefront_fail 4 "Blocked: the list goes round in a circle"
+		line=$(_storefront_jq -c '.data[]' <<<"$answer")
+		if [[ $line ]]; then
+			items+=("$line") seen=()
+			last=$(jq -c '.data[-1].id' <<<"$answer")
+		fi
 		[[ $next ]] || break
-		[[ $next != "$cursor" ]] || _storefront_fail 4 "Blocked: the list goes round in a circle"
-		cursor=$next
+		cursor=$next seen[:$next]=1
 	done
 	printf '%s\n' "${items[@]}" | grep . || :
 }
@@ -247,7 +295,8 @@ _storefront_item() {
 	_storefront_jq -c . <<<"$answer"
 }
 
-# _storefront_read asks for a path until the answer is a JSON object that is right, and what found says.
+# _storefront_read asks for a path until the answer is a JSON object that is right, and what found says, or, if
+# what is read can be made smaller, one that does not fit.
 _storefront_read() {
 	local path=$1 right=$2 now end why=''
 	_storefront_now end $patience
@@ -256,7 +305,10 @@ _storefront_read() {
 	while :; do
 		_storefront_send "$path" "$@"
 		[[ $status == 200 ]] && _storefront_is "$right" && ${found:-:} && return
-		if [[ $status != 200 && $status != 304 ]] && ! _storefront_again; then
+		[[ ! $unfit || ! $smaller ]] || return 0
+		! _storefront_changed "$path" ||
+			_storefront_fail 4 "Blocked: something in front of the service has changed GET $path: $(_storefront_last)"
+		if [[ $status == 200 && $coding || $status != 200 && $status != 304 ]] && ! _storefront_again; then
 			[[ $path != /v1/orders* || ! $code =~ ^(not-found|method-not-allowed)$ ]] ||
 				why='this shop does not let clients read orders: '
 			[[ $code ]] && _storefront_fail 3 "Refused: ${why}GET $path: $(_storefront_last)"
@@ -269,31 +321,39 @@ _storefront_read() {
 # _storefront_send sends a request once. The status is 0 if no answer came, or a part of one. The file with
 # the lock stays open in curl: the lock lasts as long as the try, whatever becomes of this shell.
 _storefront_send() {
-	local path=$1 method=GET good=200 max=$((16 * most)) head exit began now
+	local path=$1 method=GET good=200 max=$((16 * most)) head exit began now date
+	local format='%{stderr}\n%{http_code}|%{exitcode}|%header{date}|%header{content-encoding}|%header{retry-after}'
 	shift
 	[[ ${1-} != -X ]] || method=$2 good=201 max=$most
 	_storefront_now began 0
 	answer=$({
 		head=$({
 			curl -q -g -A storefront.sh ${STOREFRONT_CONFIG:+-K "$STOREFRONT_CONFIG"} -s --no-location --retry 0 \
-				--max-time $try -w '%{stderr}\n%{http_code} %{exitcode} %header{retry-after}' "$@" "$shop$path" |
-				head -c $max >&3
+				--max-time $try -H 'Accept-Encoding: identity' -w "$format" "$@" "$shop$path" | head -c $max >&3
 		} 2>&1)
 		printf '\n%s' "${head##*$'\n'}"
 	} 3>&1 2>/dev/null)
-	head=${answer##*$'\n'} answer=${answer%$'\n'*} code=''
-	read -r status exit retry_after <<<"$head"
+	head=${answer##*$'\n'} answer=${answer%$'\n'*} code='' unfit='' wrong=''
+	IFS='|' read -r status exit date coding retry_after <<<"$head"
+	_storefront_now now 0
+	[[ ${coding,,} != identity ]] || coding=''
+	# The clock of what is read may be that of a cache.
+	[[ $method == POST &&
+		$date =~ ^[A-Z][a-z]{2},\ ([0-9]{2}\ [A-Z][a-z]{2}\ [0-9]{4}\ [0-9]{2}:[0-9]{2}:[0-9]{2}\ GMT)$ ]] &&
+		date=$(date -d "${BASH_REMATCH[1]}" +%s 2>/dev/null) &&
+		((date < began - ahead || date > now + ahead)) && wrong=1
 	if [[ $exit == 23 && $status != "$good" ]]; then # head has ended: it is too long, and its status is final
 		answer=${answer:0:most}
 	elif [[ $exit != 0 ]]; then
-		status=0 retry_after=''
+		# What is too long, or too slow also for something on the way that has a lower limit.
+		[[ $status != 200 ]] || ((exit != 23 && exit != 28 && now - began < try / 4)) || unfit=1
+		status=0 retry_after='' coding=''
 		answer="no answer, curl's status is ${exit:-unknown}"
 		[[ $exit != 23 ]] || answer="the answer is too long"
 	fi
 	((status < 400)) || code=$(jq -rs --arg ours $ours 'if length == 1 then .[0].type else 0 end |
 		strings | select(startswith($ours)) | .[($ours | length):]' <<<"$answer" 2>/dev/null)
 	[[ ${STOREFRONT_ON_TRY-} ]] || return
-	_storefront_now now 0
 	( # without the lock
 		[[ -z $lock ]] || exec {lock}>&-
 		$STOREFRONT_ON_TRY $method "$path" "$status" $((now - began)) "$key" <<<"$answer" >&2
@@ -301,7 +361,26 @@ _storefront_send() {
 }
 
 _storefront_again() {
-	[[ $code != not-cached && ($status =~ ^(0|201|408|409|429)$ || $status -ge 500 && $status != 501) ]]
+	[[ $code != not-cached && ! ($status == 201 && $coding) &&
+		($status =~ ^(0|201|408|409|429)$ || $status -ge 500 && $status != 501) ]]
+}
+
+# _storefront_changed reports whether the service refuses what only something on the way can have made of a request
+# for a path. An order has none.
+_storefront_changed() {
+	local limit
+	case $code in
+	idempotency-key-missing | idempotency-key-invalid | unsupported-media-type | precondition-failed) ;;
+	not-found | method-not-allowed) [[ $1 != /v1/orders* ]] ;;
+	invalid-query)
+		[[ $1 =~ [?\&]limit=([^\&]*) ]] || return 0
+		limit=${BASH_REMATCH[1]} # the program's, which may be wrong
+		[[ $limit =~ ^[0-9]{1,9}$ ]] && limit=$((10#$limit)) || limit=0
+		! _storefront_is ".errors | arrays | any(.parameter == \"limit\" and
+			($limit < (.minimum // 1) or $limit > (.maximum // infinite)))"
+		;;
+	*) return 1 ;;
+	esac
 }
 
 # _storefront_is reports whether the answer is one JSON object with a property.
@@ -381,7 +460,7 @@ _storefront_write() {
 	local outcome=${1-}
 	_storefront_held
 	[[ $text ]] || text=$(jq -cn --arg shop "$shop" --arg account "$account" --arg name "$name" --arg key "$key" \
-		--arg body "$body" --argjson made "$made" --argjson begun "$begun" '{version: 1, shop: $shop,
+		--arg body "$body" --argjson made "$made" --argjson begun "$((doubted ? 0 : begun))" '{version: 1, shop: $shop,
 			account: $account, name: $name, key: $key, body: $body, made: $made, begun: $begun}') &&
 		printf '%s%s}\n' "${text%\}}" "${outcome:+,\"$outcome\":${answer//[$'\r\n']/ }}" >"$file.tmp" &&
 		sync -- "$file.tmp" && mv -fT -- "$file.tmp" "$file" && sync -- "${file%/*}" "${file%/*}/.." ||
@@ -391,7 +470,9 @@ _storefront_write() {
 # _storefront_now sets a variable to the time, and as many seconds more.
 _storefront_now() { printf -v "$1" '%(%s)T' -1 && printf -v "$1" '%d' $(($1 + $2)); }
 _storefront_last() {
-	printf '%s' "${key:+the order with the key $key: }${status:+$status: }${answer:0:1000}"
+	local last=${answer:0:1000}
+	[[ ! $coding ]] || last="with the content coding $coding"
+	printf '%s' "${key:+the order with the key $key: }${status:+$status: }$last"
 }
 _storefront_fail() {
 	printf '%s\n' "${*:2}" >&2

@@ -9,8 +9,8 @@ It keeps the rules of docs/wire.md, "How to retry well".
 
 from __future__ import annotations
 
-import contextlib, hashlib, http.client, io, json, logging, os, random, re, secrets, ssl, stat, threading
-import time, urllib.request
+import contextlib, email.utils, hashlib, http.client, io, json, logging, os, random, re, secrets, ssl, stat
+import threading, time, urllib.request
 from decimal import Decimal
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Union
 from urllib.parse import quote, urlencode
@@ -20,7 +20,10 @@ CONNECT = 10.0  # of them for a connection to one address
 PATIENCE = 12 * 3600.0  # for an order, in one call
 READ_PATIENCE = 120.0
 LIFETIME = 23 * 3600.0  # of a draft; the service remembers its key for 24 hours
-AHEAD = 3600.0  # so far a clock may have been ahead when it made a draft
+AHEAD = 3600.0  # so far a clock may be from another, or from itself when it made a draft
+SET = 1767225600.0  # 2026: a clock that says an earlier time was not set since the machine was started
+ASK = "ask the shop by its key whether the order exists, and forget the draft"
+WRONG_CLOCK = f"a clock was wrong when this draft was made or sent, so its age is unknown: {ASK}: do not keep it"
 MOST = 1 << 20  # bytes of an answer, or 16 times as many of one that was read
 MOST_OF_ENTRY = 1 << 26
 ORDERS = "/v1/orders"
@@ -62,13 +65,14 @@ class Refused(StorefrontError):
 
 
 class Blocked(StorefrontError):
-    """Something in front of the service has answered. An order may exist: put right what the answer says,
-    such as the URL or the sign-in, and go on with the same draft."""
+    """Something in front of the service has answered, or changes what is sent. An order may exist: put right
+    what the answer says, such as the URL or the sign-in, and go on with the same draft."""
 
 
 class Unknown(StorefrontError):
     """No answer was final, or the last one does not say what became of earlier tries. An order may exist,
-    or still come to exist: keep the draft, and go on with it later. If it is too old, ask the shop."""
+    or still come to exist: keep the draft, and go on with it later. If it is too old, or a clock was
+    wrong, ask the shop."""
 
 
 class Draft:
@@ -113,7 +117,9 @@ class Draft:
             if version != 1 or version is True:
                 raise ValueError(f"its version is {version!r}, not 1")
             self.key, self.body, self.made = others.pop("key"), others.pop("body"), others.pop("made")
-            self.begun = others.pop("begun", self.made)  # since when it may have been sent
+            # Since when it may have been sent; 0 if it is not sent any more, as a clock was wrong.
+            self.begun = others.pop("begun", self.made)
+            self._doubted = False  # whether a clock was wrong, so that no later process may send it
             if others:
                 raise ValueError(f"it has unknown members: {', '.join(others)}")
             self.made, self.begun = _number(self.made), _number(self.begun)
@@ -131,11 +137,22 @@ class Draft:
             raise ValueError(f"no draft, or one that another version has to go on with: {err!r}") from err
 
     def _members(self) -> dict[str, Any]:
-        return {"version": 1, "key": self.key, "body": self.body, "made": self.made, "begun": self.begun}
+        begun = 0 if self._doubted else self.begun
+        return {"version": 1, "key": self.key, "body": self.body, "made": self.made, "begun": begun}
 
-    def _sendable(self) -> bool:
+    def _unsendable(self) -> str:
+        """Says why it is not sent any more, or is empty. One from ahead would seem to be new later."""
         now = time.time()
-        return max(self.made, self.begun) < now + AHEAD and now < self.begun + LIFETIME
+        if self.begun and now < SET:
+            utc = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+            return f"the clock of this machine is wrong ({utc}): set it, and call again"
+        if self.begun and max(self.made, self.begun) > now + AHEAD:
+            self.begun, self._doubted = 0, True
+        if not self.begun:
+            return WRONG_CLOCK
+        if now >= self.begun + LIFETIME:
+            return f"too old to be sent again: {ASK}"
+        return ""
 
 
 class Shop:
@@ -166,9 +183,11 @@ class Shop:
         """Sends a draft until an answer is final, and returns the order that was created. An error is
         Refused, Blocked or Unknown. It is sent once at least."""
         patience = self.patience if patience is None else patience
-        return self._order(draft, patience, self._account(), lambda: None).object or {}
+        return self._order(draft, patience, self._account(), lambda: None, lambda: None).object or {}
 
-    def _order(self, draft: Draft, patience: float, account: Any, held: Callable[[], None]) -> _Answer:
+    def _order(self, draft: Draft, patience: float, account: Any, held: Callable[[], None],
+               mark: Callable[[], None]) -> _Answer:
+        """mark is called when a clock was wrong, so that no later process may send the draft."""
         pauses = _Pauses(patience)
         cuts, answer = 3, None
 
@@ -179,24 +198,39 @@ class Shop:
                 raise Unknown("another account has signed in", answer, draft)
             earlier, draft._open = draft._open, True
 
-        while draft._sendable():
+        def end(kind: type[StorefrontError], why: str) -> StorefrontError:
+            why += f"; {WRONG_CLOCK}" if draft._doubted and kind is not Refused else ""
+            return kind(why, answer, draft)
+
+        while not (why := draft._unsendable()):
             earlier = draft._open
             headers = {"Content-Type": "application/json", "Idempotency-Key": draft.key}
             answer = self._send("POST", ORDERS, headers, ready, draft.body.encode())
             if answer.status == 201 and _is_order(answer.exact(), draft):
                 return answer
+            if answer.wrong_clock and not draft._doubted:
+                draft._doubted = True
+                mark()  # now, as the process may be killed
             if refused := answer.refuses and answer.code != "idempotency-key-reused":
                 draft._open = earlier
-            cuts -= answer.code == "malformed-body"  # which it may have become on its way
-            if not answer.again and (answer.code != "malformed-body" or cuts < 0):
-                if refused and not draft._open:
-                    raise Refused("refused", answer, draft)
-                if answer.refuses:
-                    raise Unknown("refused, but the key may have an order", answer, draft)
-                raise Blocked("something in front of the service has answered", answer, draft)
-            if not pauses.wait(answer):
-                raise Unknown("no final answer", answer, draft)
-        raise Unknown("too old to be sent again, or made in the future", answer, draft)
+            changed = answer.changed("")
+            cut = changed or answer.code == "malformed-body"  # which it may have become on its way
+            cuts -= cut
+            if answer.again or cut and cuts >= 0:
+                if pauses.wait(answer):
+                    continue
+                if not changed:
+                    raise end(Unknown, "no final answer")
+            if changed:
+                raise end(Blocked, "something in front of the service changes requests")
+            if refused and not draft._open:
+                raise end(Refused, "refused")
+            if answer.refuses:
+                raise end(Unknown, "refused, but the key may have an order")
+            raise end(Blocked, "something in front of the service has answered" + answer.coding)
+        if draft._doubted:
+            mark()
+        raise Unknown(why, answer, draft)
 
     def orders(self, limit: Optional[int] = None) -> Iterator[dict[str, Any]]:
         """Yields the orders of the account, the newest first, page by page. As each read of orders, it raises
@@ -216,7 +250,7 @@ class Shop:
     def _find(self, draft: Draft, account: Any) -> Optional[dict[str, Any]]:
         def usable(answer: _Answer) -> bool:
             data = answer.exact().get("data")
-            one = _is_page(answer) and isinstance(data, list) and len(data) < 2
+            one = _is_page(answer) and (answer.object or {})["has_more"] is False and len(data) < 2
             return one and all(_is_order(order, draft) for order in data)
 
         path = ORDERS + "?idempotency_key=" + quote(f'"{draft.key}"', safe="")
@@ -257,21 +291,32 @@ class Shop:
               account: Optional[Callable[[], Any]] = None) -> Iterator[dict[str, Any]]:
         query: dict[str, Any] = {} if limit is None else {"limit": limit}
         whose = account and account()
+        last, seen = "", set()  # ID, and cursors since
         while True:
             target = path + ("?" + urlencode(query) if query else "")
-            answer = self._read(target, {}, _is_page, account=account and (lambda: whose))
+            answer = self._read(target, {}, lambda answer: _is_page(answer, last, path == ORDERS),
+                                account=account and (lambda: whose), smaller=limit != 1)
+            if answer.unfit:
+                limit = query["limit"] = max(1, int(limit or 50) // 2)
+                continue
             page = answer.object or {}
-            yield from page["data"]
             cursor = page.get("next")
+            if cursor in seen:
+                raise Blocked("the list goes round in a circle", answer)
+            if page["data"]:
+                last = page["data"][-1]["id"]
+                seen.clear()
+            yield from page["data"]
             if cursor is None:
                 return
-            if cursor == query.get(parameter):
-                raise Blocked("the list goes round in a circle", answer)
+            seen.add(cursor)
             query[parameter] = cursor
 
     def _read(self, path: str, headers: dict[str, str], usable: Callable[[_Answer], bool], tag: str = "",
-              asker: Mapping[str, str] = {}, account: Optional[Callable[[], Any]] = None) -> _Answer:
-        """Reads until an answer is final. An account that is given is the one who may ask."""
+              asker: Mapping[str, str] = {}, account: Optional[Callable[[], Any]] = None,
+              smaller: bool = False) -> _Answer:
+        """Reads until an answer is final. An account that is given is the one who may ask. If what is read
+        can be made smaller, an answer that does not fit is returned, too."""
         pauses = _Pauses(self.read_patience)
 
         def ready() -> None:
@@ -284,8 +329,13 @@ class Shop:
                 return answer
             if answer.status == 304 and tag and asker == answer.asker:
                 return answer
-            if answer.status not in (200, 304) and not answer.again or answer.code == "not-cached":
-                why = "GET " + path
+            if smaller and answer.unfit:
+                return answer
+            if answer.changed(path):
+                raise Blocked("something in front of the service has changed GET " + path, answer)
+            coded = answer.status == 200 and answer.coding
+            if coded or answer.status not in (200, 304) and not answer.again or answer.code == "not-cached":
+                why = "GET " + path + answer.coding
                 if path.startswith(ORDERS) and answer.code in ("not-found", "method-not-allowed"):
                     why = "this shop does not let clients read orders: " + why
                 raise (Refused if answer.code else Blocked)(why, answer)
@@ -323,21 +373,28 @@ class Shop:
         return answer
 
     def _exchange(self, request: urllib.request.Request) -> _Answer:
+        began, start = time.time(), time.monotonic()
+        status, date, long, text = 0, None, False, bytearray()
         try:
             with self._opener.open(request, timeout=TRY) as response:
+                status, date = response.status, _date(response.headers.get("Date") or "")
                 reads = request.get_method() == "GET"
                 most = MOST * 16 if reads and response.status == 200 else MOST
-                text = bytearray()
                 while len(text) <= most and (part := response.read1(1 << 16)):
                     text += part
                 if len(text) > most:
                     if response.status == (200 if reads else 201):
+                        long = True
                         raise OSError("the answer is too long")
                 elif response.length:
                     raise http.client.IncompleteRead(text, response.length)
-                return _Answer(response.status, response.headers, bytes(text[:most]))
+                answer = _Answer(response.status, response.headers, bytes(text[:most]))
         except (OSError, ValueError, http.client.HTTPException) as err:
-            return _Answer(0, {}, str(err or type(err).__name__).encode())  # no answer, or a part of one
+            answer = _Answer(0, {}, str(err or type(err).__name__).encode())  # no answer, or a part of one
+            # Something on the way may have a lower limit.
+            answer.unfit = status == 200 and (long or time.monotonic() - start >= TRY / 4)
+        answer.wrong_clock = date is not None and not began - AHEAD <= date <= time.time() + AHEAD
+        return answer
 
 
 class Journal:
@@ -369,6 +426,8 @@ class Journal:
             if loaded is None:
                 if asked is None:
                     raise KeyError(name)
+                if why := asked._unsendable():
+                    raise Unknown(why, None, asked)
                 draft = asked
                 self._write(held, id, draft)
             else:
@@ -382,7 +441,8 @@ class Journal:
                     self._write(held, id, draft)
                 os.utime(path)  # others come first in pending
             try:
-                answer = self.shop._order(draft, end - time.monotonic(), id[1], held)
+                answer = self.shop._order(draft, end - time.monotonic(), id[1], held,
+                                          lambda: self._write(held, id, draft))
             except Refused as err:
                 self._write(held, id, draft, refused=json.dumps(err.problem))
                 raise
@@ -534,6 +594,8 @@ class _Answer:
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes):
         self.status, self._headers = status, headers
         self.asker: dict[str, str] = {}  # the headers that are not of this client
+        self.unfit = False  # the body of a 200 is too long, or was not over when the try was, or after long
+        self.wrong_clock = False  # its Date is not of the time of the try, by the clock here
         self.text = body.decode(errors="replace")
         self.object: Optional[dict[str, Any]] = None
         with contextlib.suppress(ValueError, RecursionError):
@@ -558,7 +620,30 @@ class _Answer:
 
     @property
     def again(self) -> bool:
-        return self.status in (0, 201, 408, 409, 429) or self.status >= 500 and self.status != 501
+        again = self.status in (0, 408, 409, 429) or self.status >= 500 and self.status != 501
+        return again or self.status == 201 and not self.coding
+
+    @property
+    def coding(self) -> str:
+        """Says in which coding the body is, although the request asks for none, or is empty."""
+        coding = self.header("Content-Encoding")
+        return f" with the content coding {coding!r}" if coding.lower() not in ("", "identity") else ""
+
+    def changed(self, path: str) -> bool:
+        """Whether the service refuses what only something on the way can have made of a request for a path.
+        An order has none."""
+        if self.code in ("not-found", "method-not-allowed"):
+            return not path.startswith(ORDERS)
+        if self.code != "invalid-query":
+            return self.code in ("idempotency-key-missing", "idempotency-key-invalid",
+                                 "unsupported-media-type", "precondition-failed")
+        limit = re.search("[?&]limit=([^&]*)", path)  # the program's, which may be wrong
+        with contextlib.suppress(AttributeError, TypeError, ValueError):
+            for fault in (self.problem or {}).get("errors") or []:
+                if limit and fault.get("parameter") == "limit":
+                    return bool(fault.get("minimum", 1) <= int(limit[1]) <= fault.get("maximum", 1 << 53))
+            return True
+        return False
 
     @property
     def refuses(self) -> bool:
@@ -623,11 +708,23 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _is_page(answer: _Answer) -> bool:
+def _is_page(answer: _Answer, last: str = "", descending: bool = False) -> bool:
+    """Whether it is a page that begins behind an ID. IDs go on in the sequence of their bytes."""
     page = answer.object or {}
     data, cursor = page.get("data"), page.get("next")
-    return (isinstance(data, list) and all(isinstance(i, dict) and _is_id(i.get("id")) for i in data)
-            and (_is_id(cursor) or cursor is None and page.get("has_more") is not True))
+    if not (isinstance(data, list) and all(isinstance(i, dict) and _is_id(i.get("id")) for i in data)):
+        return False
+    ids = [id.encode(errors="surrogatepass") for id in (last, *(i["id"] for i in data)) if id]
+    rising = all((b < a) if descending else (a < b) for a, b in zip(ids, ids[1:]))
+    return rising and page.get("has_more") is (cursor is not None) and (cursor is None or _is_id(cursor))
+
+
+def _date(value: str) -> Optional[float]:
+    """Returns the time of a Date, or None (RFC 9110, Section 5.6.7)."""
+    with contextlib.suppress(TypeError, ValueError):
+        if re.fullmatch(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT", value, re.ASCII):
+            return email.utils.parsedate_to_datetime(value).timestamp()
+    return None
 
 
 def _base(url: str) -> str:
