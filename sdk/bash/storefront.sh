@@ -326,13 +326,13 @@ _storefront_send() {
 	shift
 	[[ ${1-} != -X ]] || method=$2 good=201 max=$most
 	_storefront_now began 0
-	answer=$({
+	{ answer=$({
 		head=$({
 			curl -q -g -A storefront.sh ${STOREFRONT_CONFIG:+-K "$STOREFRONT_CONFIG"} -s --no-location --retry 0 \
 				--max-time $try -H 'Accept-Encoding: identity' -w "$format" "$@" "$shop$path" | head -c $max >&3
 		} 2>&1)
 		printf '\n%s' "${head##*$'\n'}"
-	} 3>&1 2>/dev/null)
+	} 3>&1 2>/dev/null); } 2>/dev/null # Bash says that it leaves out null bytes
 	head=${answer##*$'\n'} answer=${answer%$'\n'*} code='' unfit='' wrong=''
 	IFS='|' read -r status exit date coding retry_after <<<"$head"
 	_storefront_now now 0
