@@ -214,7 +214,7 @@ func TestReadThatWasChanged(t *testing.T) {
 			}
 		}
 	}
-	shop.shop = says(200, "", "Content-Encoding", "gzip")
+	shop.shop = says(200, "\x1f\x8b", "Content-Encoding", "gzip")
 	if _, err := c.GetOrder(t.Context(), "ord_1"); err == nil || !strings.Contains(err.Error(), `coding "gzip"`) {
 		t.Errorf("with a coding: %v", err)
 	}
