@@ -213,8 +213,9 @@ func floods(status int, body string) firstAnswer {
 func informs(then firstAnswer) firstAnswer {
 	return func(s *clientShop, w http.ResponseWriter, r *http.Request) {
 		w.Header().Del("Connection") // which is of the final one
-		w.WriteHeader(http.StatusProcessing)
-		w.WriteHeader(http.StatusEarlyHints)
+		for _, status := range []int{100, 100, 102, 103, 199} {
+			w.WriteHeader(status)
+		}
 		w.Header().Set("Connection", "close")
 		then(s, w, r)
 	}
@@ -236,14 +237,22 @@ func problem(status int, code string, fields ...string) firstAnswer {
 		append(fields, "Content-Type", "application/problem+json")...)
 }
 
-// The clients take an answer for what the table of docs/wire.md says.
-var clientRows = []struct {
+type clientRow struct {
 	name  string
 	first firstAnswer
 	error string // what the client then says, its kind first; without it, it sends the same again
 	wait  int    // seconds that it waits at least
 	then  []firstAnswer
-}{
+}
+
+// changedOnTheWay has a problem that a request which was right when it was sent gets each time.
+func changedOnTheWay(status int, code string) clientRow {
+	return clientRow{name: fmt.Sprint(status, " ", code), first: problem(status, code), error: "Blocked " + code,
+		then: times(3, problem(status, code))}
+}
+
+// The clients take an answer for what the table of docs/wire.md says.
+var clientRows = []clientRow{
 	{name: "200 with an order", first: answers(200, forged), error: "Blocked 200"},
 	{name: "202 with an order", first: answers(202, forged), error: "Blocked 202"},
 	{name: "204", first: answers(204, ""), error: "Blocked 204"},
@@ -276,6 +285,15 @@ var clientRows = []struct {
 	{name: "422 invalid after 400", first: problem(400, "malformed-body"), error: "Refused invalid-order",
 		then: []firstAnswer{problem(422, "invalid-order")}},
 
+	{name: "400 of a key that was stripped", first: problem(400, "idempotency-key-missing"),
+		then: times(2, problem(400, "idempotency-key-missing"))},
+	{name: "422 refused after 415", first: problem(415, "unsupported-media-type"), error: "Refused order-refused",
+		then: []firstAnswer{problem(422, "order-refused")}},
+	changedOnTheWay(400, "idempotency-key-missing"), changedOnTheWay(400, "idempotency-key-invalid"),
+	changedOnTheWay(400, "invalid-query"), changedOnTheWay(404, "not-found"),
+	changedOnTheWay(405, "method-not-allowed"), changedOnTheWay(412, "precondition-failed"),
+	changedOnTheWay(415, "unsupported-media-type"),
+
 	{name: "201 HTML", first: answers(201, htmlPage, "Content-Type", "text/html")},
 	{name: "201 empty", first: answers(201, "")},
 	{name: "201 of something else", first: answers(201, `{"page":"sign in"}`)},
@@ -288,10 +306,11 @@ var clientRows = []struct {
 	{name: "201 of another item", first: answers(201, `{"id":"ord_FORGED","item":"kettle","qty":2}`)},
 	{name: "201 of another quantity",
 		first: answers(201, `{"id":"ord_FORGED","item":"201 of another quantity","qty":3}`)},
+	{name: "201 in a coding", first: answers(201, "\xff"+forged, "Content-Encoding", "aes"), error: "Blocked 201"},
 	{name: "201 without end", first: floods(201, `{"id":"ord_FORGED","item":"201 without end","qty":2}`)},
 	{name: "403 without end", first: floods(403, htmlPage), error: "Blocked 403"},
-	{name: "102 and 103, then 503", first: informs(answers(503, htmlPage))},
-	{name: "102 and 103, then 403", first: informs(answers(403, htmlPage)), error: "Blocked 403"},
+	{name: "100, 102 and 103, then 503", first: informs(answers(503, htmlPage))},
+	{name: "100, 102 and 103, then 403", first: informs(answers(403, htmlPage)), error: "Blocked 403"},
 	{name: "no answer", first: cut(0, false)},
 	{name: "half an answer", first: cut(50, false)},
 	{name: "half an answer, chunked", first: cut(50, true)},

@@ -23,7 +23,11 @@
  * @typedef {Abort & { patience?: number }} Until when to go on: for so many seconds, or until it is aborted
  */
 
-/** @typedef {{ tag: string, text: string, asker: string }} Kept product, and the headers for which it came */
+/**
+ * @typedef {{ tag: string, text: string, asker: string }} Kept product, and the headers for which it came
+ * @typedef {{ method: string, headers: Headers, body?: string, signal: AbortSignal }} Sent request
+ * @typedef {Pick<Response, "status" | "headers" | "text"> & { body: any }} Received answer to it
+ */
 
 /**
  * @typedef {object} Options
@@ -44,11 +48,16 @@
 
 const TRY = 40; // seconds for one try, all of its answer included
 const LIFETIME = 23 * 3600; // of a draft; the service remembers its key for 24 hours
-const AHEAD = 3600; // so far a clock may have been ahead when it made a draft
+const APART = 3600; // so far two clocks may be apart
+const RELEASED = Date.UTC(2026, 0) / 1000; // before which no clock is right
 const MOST = 2 ** 20; // bytes of an answer, or 16 times as many of one that was read
 const MOST_OF_ENTRY = 2 ** 26;
 const ORDERS = "/v1/orders";
 const PROBLEM = "urn:problem-type:storefront:";
+// Of a request that was right when it was sent: something on its way has changed it, or leads elsewhere.
+const CHANGED = ["idempotency-key-missing", "idempotency-key-invalid", "unsupported-media-type", "invalid-query",
+  "not-found", "method-not-allowed", "precondition-failed"];
+const ASK = "ask the shop by its key whether the order exists, and do not keep the draft";
 
 /** What has not come: see its classes. status and answer are of the last answer, if there was one; problem
  * is its problem document if the service wrote it; code is the end of its type, such as "order-refused". */
@@ -57,7 +66,11 @@ export class StorefrontError extends Error {
   constructor(why, answer, draft) {
     let last = answer?.text || "no answer";
     if (answer?.status) last = `${answer.status}: ${last.slice(0, 1000)}`;
-    super(`${draft ? `the order with the key ${draft.key}: ` : ""}${why}: ${last}`);
+    if (draft) why = `the order with the key ${draft.key}: ${why}`;
+    if (draft?.begun === 0 && new.target !== Refused) {
+      why += `; a clock was wrong when it was made or sent, so its age is unknown: ${ASK}`;
+    }
+    super(`${why}: ${last}`);
     this.name = new.target.name;
     this.status = answer?.status ?? 0;
     this.answer = answer?.status ? answer.text : "";
@@ -78,6 +91,35 @@ export class Blocked extends StorefrontError {}
  * still come to exist: keep the draft, and go on with it later. If it is too old, ask the shop. */
 export class Unknown extends StorefrontError {}
 
+/** The folder or the database of a journal has failed, as cause says. What the journal has is as it was, and no
+ * more was sent: put right what the message says, and call again. */
+export class JournalError extends Unknown {
+  /** @param {any} cause @param {string} [advice] */
+  constructor(cause, advice = ADVICE[cause?.name]) {
+    super(`the journal has failed${advice ? `; ${advice}` : ""}`, new Answer(0, new Headers(), String(cause)));
+    this.cause = cause;
+  }
+}
+
+const FORBIDDEN = "the browser keeps nothing for this page, as in some private windows, or if the user wants it so";
+/** @type {Record<string, string>} */
+const ADVICE = { // by names of DOMExceptions
+  QuotaExceededError: "there is no more room for this site: free some",
+  VersionError: "a newer version of this page has changed it: load the page again",
+  TimeoutError: "close or reload the other pages of this site, and call again",
+  SecurityError: FORBIDDEN,
+};
+
+/** Returns what a folder or a database does, whose failure is a JournalError.
+ * @template T @param {() => Promise<T>} work @returns {Promise<T>} */
+async function stored(work) {
+  try {
+    return await work();
+  } catch (err) {
+    throw err instanceof StorefrontError ? err : new JournalError(err);
+  }
+}
+
 /** An order that is to be placed, with its key. However often it is sent, it is one order at most. Make it
  * when the order is to be sent, as it can be sent for 23 hours, and store its JSON before it is, with the
  * shop and the account that it is for. */
@@ -88,7 +130,7 @@ export class Draft {
     this.body = JSON.stringify({ item, qty }); // of a later version, it may have more
     if (fields !== undefined) this.body = `${this.body.slice(0, -1)},"fields":${textOf(fields)}}`;
     this.made = Date.now() / 1000;
-    this.begun = this.made; // since when it may have been sent
+    this.begun = this.made; // since when it may have been sent; 0: a clock was wrong, and nobody knows
     ordered(this);
     untried.add(this);
   }
@@ -142,10 +184,17 @@ function textOf(fields) {
   throw new RangeError(`fields are an object, or the text of one in JSON${why}`);
 }
 
-/** @param {Draft} draft */
-function sendable({ made, begun }) {
-  const seconds = Date.now() / 1000;
-  return Math.max(made, begun) < seconds + AHEAD && seconds < begun + LIFETIME;
+const AGELESS = "not sent again";
+
+/** Returns why a draft may not be sent, or nothing.
+ * @param {{ made: number, begun: number }} draft */
+function stale({ made, begun }) {
+  const clock = Date.now() / 1000;
+  if (clock < RELEASED) {
+    return `the clock of this machine is wrong (${new Date(1000 * clock).toISOString()}): set it, and call again`;
+  }
+  if (begun === 0 || Math.max(made, begun) > clock + APART) return AGELESS;
+  return clock < begun + LIFETIME ? "" : `too old to be sent again: ${ASK}`;
 }
 
 /** Drafts of which it is known that no try may have created the order, or may still create it.
@@ -176,37 +225,53 @@ export class Shop {
    * Blocked or Unknown. It is sent once at least.
    * @param {Draft} draft @param {Until} [until] @returns {Promise<Order>} */
   async order(draft, { patience = this.patience, signal } = {}) {
-    return (await this.settle(draft, patience, signal, await this.signedIn(), async () => {})).object;
+    return (await this.settle(draft, patience, signal, await this.signedIn())).object;
   }
 
-  /** Is order, for a journal. held is called before each try, which is not sent if it throws.
+  /** Is order, for a journal. held is called before each try, which is not sent if it throws, and keep when it
+   * turns out that a clock is or was wrong, after which no later call may send the draft.
    * @param {Draft} draft @param {number} patience @param {AbortSignal | undefined} signal
-   * @param {string} account @param {() => Promise<void>} held @returns {Promise<Answer>} */
-  async settle(draft, patience, signal, account, held) {
+   * @param {string} account @param {() => Promise<void>} [held] @param {() => Promise<void>} [keep]
+   * @returns {Promise<Answer>} */
+  async settle(draft, patience, signal, account, held = async () => {}, keep = async () => {}) {
     const pauses = new Pauses(patience, signal);
     const headers = { "Content-Type": "application/json", "Idempotency-Key": draft.key };
     /** @type {Answer | undefined} */
     let answer;
-    let cuts = 3, fresh = false;
+    let cuts = 3, fresh = false, why;
+    const { made, begun } = draft;
+    const doubt = async () => {
+      if (draft.begun === 0) return;
+      draft.begun = 0;
+      await keep();
+    };
     const ready = async () => {
       await held();
       if (account !== (await this.signedIn())) throw new Unknown("another account has signed in", answer, draft);
       fresh = untried.delete(draft);
     };
-    while (sendable(draft)) {
+    const blocked = () => new Blocked("something in front of the service changes requests", answer, draft);
+    while (!(why = stale({ made, begun }))) {
+      const sent = Date.now();
       answer = await this.send("POST", ORDERS, headers, ready, { body: draft.body, signal });
       if (answer.status === 201 && isOrder(answer.exact(), draft)) return answer;
+      const date = Date.parse(/^\w+, .* GMT$/.exec(answer.header("Date"))?.[0] ?? ""); // NaN is neither
+      if (date < sent - 1000 * APART || date > Date.now() + 1000 * APART) await doubt();
       const refused = answer.refuses && answer.code !== "idempotency-key-reused";
       if (refused && fresh) untried.add(draft);
-      const cut = answer.code === "malformed-body" && cuts-- > 0; // on its way
+      const changed = CHANGED.includes(answer.code);
+      const cut = (changed || answer.code === "malformed-body") && cuts-- > 0; // on its way
       if (!answer.again && !cut) {
+        if (changed) throw blocked();
         if (refused && fresh) throw new Refused("refused", answer, draft);
         if (answer.refuses) throw new Unknown("refused, but the key may have an order", answer, draft);
         throw new Blocked("something in front of the service has answered", answer, draft);
       }
-      if (!(await pauses.wait(answer))) throw new Unknown("no final answer", answer, draft);
+      if (await pauses.wait(answer)) continue;
+      throw changed ? blocked() : new Unknown("no final answer", answer, draft);
     }
-    throw new Unknown("too old to be sent again, or made in the future", answer, draft);
+    if (why === AGELESS) await doubt();
+    throw new Unknown(why, answer, draft);
   }
 
   /** Returns whose sign-in it is now. */
@@ -218,7 +283,7 @@ export class Shop {
    * @param {string} name */
   async journal(name) {
     const node = globalThis.process?.getBuiltinModule;
-    return new Journal(this, node ? await openFolder(name, node) : await openDatabase(name));
+    return new Journal(this, await stored(() => (node ? openFolder(name, node) : openDatabase(name))));
   }
 
   /** Yields the orders of the account, the newest first, page by page. As each read of orders, it throws Refused
@@ -250,7 +315,7 @@ export class Shop {
     const query = encodeURIComponent(`"${draft.key}"`);
     const answer = await this.read(`${ORDERS}?idempotency_key=${query}`, (answer) => {
       const orders = answer.exact()?.sdata;
-      const one = isPage(answer) && Array.isArray(orders) && orders.length < 2;
+      const one = isPage(answer) && !answer.object.has_more && Array.isArray(orders) && orders.length < 2;
       return one && orders.every((order) => isOrder(order, draft));
     }, { signal, account });
     return answer.object.data[0];
@@ -293,21 +358,31 @@ export class Shop {
   async *walk(path, parameter, limit, signal) {
     const query = new URLSearchParams(limit === undefined ? {} : { limit: `${limit}` });
     const account = path === ORDERS ? await this.signedIn() : undefined;
+    let last = "", seen = new Set();
+    const goesOn = (/** @type {Answer} */ answer) => isPage(answer) &&
+      [last, ...answer.object.data.map((/** @type {Item} */ { id }) => inBytes(id))].every((id, i, all) =>
+        i === 0 || all[i - 1] === "" || (path === ORDERS ? id < all[i - 1] : id > all[i - 1]));
     for (;;) {
-      const answer = await this.read(`${path}${`${query}` && "?"}${query}`, isPage, { signal, account });
-      yield* answer.object.data;
-      const next = answer.object.next ?? null;
-      if (next === null) return;
-      if (next === query.get(parameter)) throw new Blocked("the list goes round in a circle", answer);
+      const answer = await this.read(path, goesOn, { signal, account, query });
+      const { data, has_more, next } = answer.object;
+      if (data.length > 0) {
+        last = inBytes(data.at(-1).id);
+        seen = new Set();
+      }
+      if (has_more && seen.has(next)) throw new Blocked("the list goes round in a circle", answer);
+      yield* data;
+      if (!has_more) return;
+      seen.add(next);
       query.set(parameter, next);
     }
   }
 
-  /** Reads until an answer is final. An account that is given is the one who may ask.
+  /** Reads until an answer is final. An account that is given is the one who may ask. A query that is given is
+   * that of a list: pages that do not come to their end become shorter.
    * @private @param {string} path @param {(answer: Answer) => boolean} usable
-   * @param {Abort & { maxAge?: number, kept?: Kept, account?: string }} options */
-  async read(path, usable, { signal, maxAge, kept, account }) {
-    const pauses = new Pauses(this.readPatience, signal);
+   * @param {Abort & { maxAge?: number, kept?: Kept, account?: string, query?: URLSearchParams }} options */
+  async read(path, usable, { signal, maxAge, kept, account, query }) {
+    let pauses = new Pauses(this.readPatience, signal);
     /** @type {HeaderFields} */
     const headers = maxAge === undefined ? {} : { "Cache-Control": `max-age=${maxAge}` };
     const ready = async () => {
@@ -315,15 +390,24 @@ export class Shop {
       throw new Unknown("another account has signed in");
     };
     for (;;) {
-      const answer = await this.send("GET", path, headers, ready, { kept, signal });
+      const limit = Number(query?.get("limit") ?? 50);
+      const target = `${path}${query?.size ? `?${query}` : ""}`;
+      const answer = await this.send("GET", target, headers, ready, { kept, signal });
       if (answer.status === 200 && answer.object && usable(answer)) return answer;
       if (answer.status === 304 && kept?.asker === answer.asker) return answer;
-      if ((![200, 304].includes(answer.status) && !answer.again) || answer.code === "not-cached") {
+      if (answer.coded || (![200, 304].includes(answer.status) && !answer.again) || answer.code === "not-cached") {
         const closed = path.startsWith(ORDERS) && ["not-found", "method-not-allowed"].includes(answer.code);
         const why = closed ? "this shop does not let clients read orders: " : "";
-        throw new (answer.code ? Refused : Blocked)(`${why}GET ${path}`, answer);
+        const own = closed || answer.problem?.errors?.every(({ parameter, minimum, maximum }) =>
+          parameter === "limit" && (limit < minimum || limit > maximum));
+        const refused = answer.code && (own || !CHANGED.includes(answer.code));
+        throw new (refused ? Refused : Blocked)(`${why}GET ${target}`, answer);
       }
-      if (!(await pauses.wait(answer))) throw new Unknown(`no final answer to GET ${path}`, answer);
+      if (answer.broken && query && limit > 1) {
+        query.set("limit", `${Math.floor(limit / 2)}`);
+        pauses = new Pauses(this.readPatience, signal);
+      }
+      if (!(await pauses.wait(answer))) throw new Unknown(`no final answer to GET ${target}`, answer);
     }
   }
 
@@ -331,7 +415,7 @@ export class Shop {
    * @private @param {string} method @param {string} path @param {HeaderFields} fields
    * @param {() => Promise<void>} ready @param {Abort & { body?: string, kept?: Kept }} options */
   async send(method, path, fields, ready, { body, kept, signal }) {
-    const began = now();
+    const start = now();
     let answer = new Answer(0, new Headers(), "");
     /** @type {Headers | undefined} */
     let headers;
@@ -345,15 +429,20 @@ export class Shop {
       await ready();
       for (const [name, value] of Object.entries(fields)) own.set(name, value);
       if (kept?.asker === asker) own.set("If-None-Match", kept.tag);
+      let began = false;
+      const begins = (/** @type {number} */ status) => (began = status === 200);
       try {
-        answer = await within(signal, (signal) => this.exchange(path, { method, body, headers: own, signal }));
+        answer = await within(signal, (signal) => this.exchange(path, { method, body, headers: own, signal }, begins));
       } catch (/** @type {any} */ err) {
-        answer = new Answer(0, new Headers(), String(err?.cause ?? err)); // no answer, or a part of one
+        const why = err?.cause ?? err; // which may be one for each address of the shop
+        answer = new Answer(0, new Headers(), String(why?.errors ?? why)); // no answer, or a part of one
+        // What has broken off at once may come another time.
+        answer.broken = began && (["RangeError", "TimeoutError"].includes(err?.name) || now() - start > 10);
       }
       answer.asker = asker;
     }
     const { status, text } = answer;
-    const one = { method, path, key: fields["Idempotency-Key"] ?? "", status, answer: text, seconds: now() - began };
+    const one = { method, path, key: fields["Idempotency-Key"] ?? "", status, answer: text, seconds: now() - start };
     (async () => this.onTry?.(one))().catch((err) => console.warn(`storefront: onTry has failed: ${err}`));
     return answer;
   }
@@ -363,12 +452,16 @@ export class Shop {
     return new Headers(typeof this.headers === "function" ? await this.headers() : this.headers);
   }
 
-  /** @private @param {string} path @param {RequestInit} request @returns {Promise<Answer>} */
-  async exchange(path, request) {
-    const response = await (this.fetch ?? fetch)(this.url + path, {
+  /** @private @param {string} path @param {Sent} request @param {(status: number) => void} begins is told of the
+   * head of an answer @returns {Promise<Answer>} */
+  async exchange(path, request, begins) {
+    const node = globalThis.process?.getBuiltinModule;
+    const send = this.fetch ?? (node ? fetchBy(node) : fetch);
+    const response = await send(this.url + path, {
       ...request, redirect: "manual", cache: "no-store", // a browser's may have what another account was sent
     });
     const status = response.status || 302; // browsers do not say which redirect it is
+    begins(status);
     const [good, most] = request.method === "GET" ? [200, 16 * MOST] : [201, MOST];
     let text = "", left = status === good ? most : MOST;
     if (!response.body) return new Answer(status, response.headers, await response.text(), this.parse);
@@ -378,10 +471,40 @@ export class Shop {
     }
     if (left < 0) {
       reader.cancel().catch(() => {});
-      if (status === good) throw new Error("the answer is too long");
+      if (status === good) throw new RangeError("the answer is too long");
     }
     return new Answer(status, response.headers, text + decoder.decode(), this.parse);
   }
+}
+
+/** Returns a fetch that is the HTTP client of Node.js. What Node.js has as fetch takes a 100 (Continue) that was not
+ * asked for, as some proxies send it, for the end of the connection, and a 101 for no answer.
+ * @param {typeof process.getBuiltinModule} node @returns {(url: string, request: Sent) => Promise<Received>} */
+function fetchBy(node) {
+  const { Readable, pipeline } = node("node:stream");
+  const { createBrotliDecompress, createUnzip } = node("node:zlib");
+  return async (url, { method, headers, body, signal }) => {
+    const { request } = node(url.startsWith("https:") ? "node:https" : "node:http");
+    const fields = new Headers({ Accept: "*/*", "Accept-Encoding": "gzip, deflate", "User-Agent": "storefront.mjs" });
+    for (const [name, value] of headers) fields.set(name, value);
+    /** @type {import("node:http").IncomingMessage} */
+    const answer = await new Promise((done, fail) => {
+      request(url, { method, headers: Object.fromEntries(fields), signal })
+        .on("response", done)
+        .on("upgrade", (answer, socket) => (socket.destroy(), done(answer)))
+        .on("error", fail)
+        .end(body);
+    });
+    const status = answer.statusCode ?? 0, coding = answer.headers["content-encoding"] ?? "";
+    const head = { status, headers: new Headers(/** @type {HeaderFields} */ (answer.headers)), text: async () => "" };
+    if ([101, 204, 304].includes(status)) {
+      answer.resume(); // there is none, and its connection is free
+      return { ...head, body: null };
+    }
+    const decoder = /^((x-)?gzip|deflate)$/i.test(coding) ? createUnzip()
+      : /^br$/i.test(coding) ? createBrotliDecompress() : undefined;
+    return { ...head, body: Readable.toWeb(decoder ? pipeline(answer, decoder, () => {}) : answer) };
+  };
 }
 
 /** Returns what work does, unless it takes longer than a try, or is aborted. Then it is left, whatever it does.
@@ -390,7 +513,8 @@ export class Shop {
 async function within(signal, work) {
   const end = new AbortController();
   const abort = () => end.abort(signal?.reason);
-  const timer = setTimeout(() => end.abort(new Error(`no answer within ${TRY} s`)), TRY * 1000);
+  const late = () => end.abort(new DOMException(`no answer within ${TRY} s`, "TimeoutError"));
+  const timer = setTimeout(late, TRY * 1000);
   signal?.addEventListener("abort", abort);
   try {
     if (signal?.aborted) throw signal.reason;
@@ -423,14 +547,17 @@ export class Journal {
     const end = now() + patience;
     const id = await this.id(name);
     const key = this.key(id);
-    return this.store.locked(key, { patience, signal }, async (held) => {
+    return this.locked(key, { patience, signal }, async (held) => {
       const kept = await this.load(key);
       const isAsked = item !== undefined || qty !== undefined || fields !== undefined;
       const asked = isAsked && new Draft(/** @type {string} */ (item), /** @type {number} */ (qty), fields);
       const draft = kept?.draft ?? asked;
       if (!draft) throw new RangeError(`there is no draft of ${name}`);
+      const keep = (outcome = "") => this.write(held, id, draft, outcome);
       if (!kept) {
-        await this.write(held, id, draft);
+        const why = stale(draft);
+        if (why) throw new Unknown(why, undefined, draft);
+        await keep();
       } else {
         if (asked && canonical(ordered(draft)) !== canonical(ordered(asked))) {
           throw new RangeError(`${name} is another order: ${draft.body}`);
@@ -438,16 +565,25 @@ export class Journal {
         if (kept.entry.order) return kept.entry.order;
         if (kept.entry.refused) {
           untried.add(draft);
-          await this.write(held, id, draft); // it is open until the next answer
+          await keep(); // it is open until the next answer
         }
-        await this.store.touch(key);
+        await stored(() => this.store.touch(key));
       }
+      const ready = async () => {
+        await held();
+        if ((await this.load(key))?.draft.key === draft.key) return;
+        throw new Unknown("the draft has gone from the journal", undefined, draft);
+      };
+      // What the shop has said holds, even if it cannot be kept: then the draft is open, and gets the same order.
+      const note = (/** @type {string} */ outcome) => keep(outcome).catch((err) => {
+        console.warn(`storefront: the journal does not keep what became of ${name}: ${err}`);
+      });
       try {
-        const { object, text } = await this.shop.settle(draft, end - now(), signal, id.account, held);
-        await this.write(held, id, draft, `,"order":${text.replace(/[\r\n]/g, " ")}`);
+        const { object, text } = await this.shop.settle(draft, end - now(), signal, id.account, ready, keep);
+        await note(`,"order":${text.replace(/[\r\n]/g, " ")}`);
         return object;
       } catch (err) {
-        if (err instanceof Refused) await this.write(held, id, draft, `,"refused":${JSON.stringify(err.problem)}`);
+        if (err instanceof Refused) await note(`,"refused":${JSON.stringify(err.problem)}`);
         throw err;
       }
     });
@@ -467,7 +603,7 @@ export class Journal {
    * console.warn. */
   async pending() {
     const { shop, account } = await this.id("");
-    const keys = await this.store.keys();
+    const keys = await stored(() => this.store.keys());
     /** @type {[number, string][]} */
     const found = [];
     while (keys.length > 0) { // so many files are open at a time
@@ -503,11 +639,11 @@ export class Journal {
 
   /** @private @param {string} key */
   async load(key) {
-    const kept = await this.store.read(key);
+    const kept = await stored(() => this.store.read(key));
     if (!kept) return undefined;
     const entry = /** @type {Entry} */ (JSON.parse(kept.text));
-    const { shop, account, name, order, refused, ...stored } = entry;
-    const draft = Draft.from(stored);
+    const { shop, account, name, order, refused, ...draftOnly } = entry;
+    const draft = Draft.from(draftOnly);
     if (this.key({ shop, account, name }) !== key) throw new Error(`this is the entry of ${name}`);
     if (order) {
       if (!isOrder(exact(kept.text).sorder, draft)) throw new Error("its order is another");
@@ -521,15 +657,23 @@ export class Journal {
    * @param {string} name @param {Until} [until] */
   async forget(name, { patience = this.shop.patience, signal } = {}) {
     const key = this.key(await this.id(name));
-    return this.store.locked(key, { patience, signal }, async (held) => {
+    return this.locked(key, { patience, signal }, async (held) => {
       await held();
-      await this.store.remove(key);
+      await stored(() => this.store.remove(key));
     });
   }
 
-  /** Lets go of the browser's database. In Node.js, nothing is open between calls. */
+  /** Lets go of the browser's database, until the next call. In Node.js, nothing is open between calls. */
   async close() {
     return this.store.close();
+  }
+
+  /** Does work while no other process has an entry.
+   * @private @template T @param {string} key @param {Until} until
+   * @param {(held: () => Promise<void>) => Promise<T>} work @returns {Promise<T>} */
+  async locked(key, until, work) {
+    const { held, release } = await stored(() => this.store.lock(key, until));
+    return work(held).finally(release);
   }
 
   /** @private @param {() => Promise<void>} held @param {ID} id @param {Draft} draft
@@ -537,9 +681,12 @@ export class Journal {
   async write(held, id, draft, outcome = "") {
     await held();
     const entry = JSON.stringify({ ...draft.toJSON(), ...id });
-    return this.store.write(this.key(id), `${entry.slice(0, -1)}${outcome}}`);
+    return stored(() => this.store.write(this.key(id), `${entry.slice(0, -1)}${outcome}}`));
   }
 }
+
+/** @typedef {{ held: () => Promise<void>, release: () => unknown }} Lock of an entry; held throws if another process
+ *   would not wait for it any more */
 
 /**
  * @typedef {object} Store
@@ -549,63 +696,81 @@ export class Journal {
  * @property {(key: string, text: string) => Promise<void>} write returns when it is on the disk
  * @property {(key: string) => Promise<void>} remove
  * @property {(key: string) => Promise<void>} touch says that a draft is tried
- * @property {<T>(key: string, until: Until, work: (held: () => Promise<void>) => Promise<T>) => Promise<T>} locked
- *   held throws if another process would not wait any more
+ * @property {(key: string, until: Until) => Promise<Lock>} lock
  * @property {() => void} close
  */
 
 /** @param {string} name @returns {Promise<Store>} */
 async function openDatabase(name) {
-  /** @type {<T>(request: IDBRequest<T>) => Promise<T>} */
-  const result = (request) => new Promise((done, fail) => {
-    request.onsuccess = () => done(request.result);
-    request.onerror = () => fail(request.error);
-  });
-  const opening = indexedDB.open(`storefront ${name}`, 1);
-  opening.onupgradeneeded = () => opening.result.createObjectStore("drafts");
-  const database = await result(opening);
-  const drafts = () => database.transaction("drafts").objectStore("drafts");
-  /** @param {(drafts: IDBObjectStore) => void} change @returns {Promise<void>} */
-  const change = (change) => new Promise((done, fail) => {
-    const transaction = database.transaction("drafts", "readwrite", { durability: "strict" });
-    transaction.oncomplete = () => done();
-    transaction.onabort = () => fail(transaction.error);
-    change(transaction.objectStore("drafts"));
-  });
+  const { indexedDB, navigator } = globalThis;
+  if (!navigator?.locks) throw new JournalError(new Error("no Web Locks"), "it needs a page from HTTPS or localhost");
+  if (!indexedDB) throw new JournalError(new Error("no IndexedDB"), FORBIDDEN);
+  /** @type {Promise<IDBDatabase> | undefined} */
+  let opening;
+  const opened = () => {
+    const current = (opening ??= new Promise((done, fail) => {
+      const request = indexedDB.open(`storefront ${name}`, 1);
+      request.onupgradeneeded = () => request.result.createObjectStore("drafts");
+      request.onerror = () => fail(request.error);
+      request.onblocked = () => fail(new DOMException("another page has an older version open", "TimeoutError"));
+      request.onsuccess = () => {
+        const database = request.result;
+        // Another page waits to delete or upgrade it, or the browser has closed it: the next call opens it again.
+        database.onversionchange = database.onclose = () => {
+          database.close();
+          opening = undefined;
+        };
+        done(database);
+      };
+    }));
+    current.catch(() => (opening = undefined));
+    return within(undefined, () => current); // another page may be deleting it
+  };
+  /** @template T @param {IDBTransactionMode} mode @param {(drafts: IDBObjectStore) => IDBRequest<T>} work
+   * @returns {Promise<T>} */
+  const run = async (mode, work) => {
+    const database = await opened();
+    return new Promise((done, fail) => {
+      const transaction = database.transaction("drafts", mode, { durability: "strict" });
+      const request = work(transaction.objectStore("drafts"));
+      transaction.oncomplete = () => done(request.result);
+      transaction.onabort = () => fail(transaction.error);
+    });
+  };
+  await opened();
   return {
     key: (id) => id,
-    keys: async () => /** @type {string[]} */ (await result(drafts().getAllKeys())),
+    keys: async () => /** @type {string[]} */ (await run("readonly", (drafts) => drafts.getAllKeys())),
     async read(key) {
-      const text = await result(drafts().get(key));
+      const text = await run("readonly", (drafts) => drafts.get(key));
       return text === undefined ? undefined : { text, tried: Math.random() };
     },
+    write: async (key, text) => void (await run("readwrite", (drafts) => drafts.put(text, key))),
     touch: async () => {},
-    close: () => database.close(),
-    write: (key, text) => change((drafts) => drafts.put(text, key)),
-    remove: (key) => change((drafts) => drafts.delete(key)),
-    async locked(key, { patience = 0, signal }, work) {
-      const lock = `storefront ${name} ${key}`;
-      const held = async () => void (await result(drafts().count())); // unless the database was deleted
-      const go = async () => ({ done: await work(held) });
-      // A lock that is free is had without patience, too.
-      const free = await navigator.locks.request(lock, { ifAvailable: true }, (lock) => lock && go());
-      if (free) return free.done;
-      const end = new AbortController();
-      const abort = () => end.abort(signal?.reason);
-      const over = () => end.abort(new Unknown("another page is sending this order"));
-      const timer = setTimeout(over, 1000 * Math.min(patience, 1e6));
-      signal?.addEventListener("abort", abort);
-      if (signal?.aborted) abort();
-      const waited = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", abort);
-      };
-      try {
-        return (await navigator.locks.request(lock, { signal: end.signal }, () => (waited(), go()))).done;
-      } finally {
-        waited();
-      }
+    close() {
+      opening?.then((database) => database.close(), () => {});
+      opening = undefined;
     },
+    remove: (key) => run("readwrite", (drafts) => drafts.delete(key)),
+    lock: (key, { patience = 0, signal }) => new Promise((done, fail) => {
+      const lock = `storefront ${name} ${key}`;
+      const take = () => new Promise((release) => done({ held: async () => {}, release: () => release(undefined) }));
+      const wait = () => {
+        const end = new AbortController();
+        const over = () => end.abort(new Unknown("another page is sending this order"));
+        const timer = setTimeout(over, 1000 * Math.min(patience, 1e6));
+        signal?.addEventListener("abort", over);
+        if (signal?.aborted) over();
+        const waited = () => {
+          clearTimeout(timer);
+          signal?.removeEventListener("abort", over);
+        };
+        const taken = navigator.locks.request(lock, { signal: end.signal }, () => (waited(), take()));
+        taken.catch((err) => (waited(), fail(err)));
+      };
+      // A lock that is free is had without patience, too.
+      navigator.locks.request(lock, { ifAvailable: true }, (lock) => (lock ? take() : wait())).catch(fail);
+    }),
   };
 }
 
@@ -763,14 +928,14 @@ async function openFolder(folder, node) {
     },
     touch: (key) => fs.utimes(path(key), new Date(), new Date()),
     close: () => {},
-    async locked(key, { patience = 0, signal }, work) {
+    async lock(key, { patience = 0, signal }) {
       const end = now() + patience;
       let claimed;
       while (!(claimed = await claim(key))) {
         if (signal?.aborted || now() > end) throw new Unknown("another process is sending this order");
         await sleep(50 + 200 * Math.random());
       }
-      return work(claimed.held).finally(claimed.release);
+      return claimed;
     },
   };
 }
@@ -793,7 +958,11 @@ class Answer {
     /** @type {Problem | undefined} */
     this.problem = typeof type === "string" && type.startsWith(PROBLEM) ? this.object : undefined;
     this.code = this.problem ? type.slice(PROBLEM.length) : "";
-    this.again = [0, 201, 408, 409, 429].includes(status) || (status >= 500 && status !== 501);
+    // Of a text that nobody has decoded, nothing is known, whatever its status.
+    this.coded = !this.object && /^20[01]$/.test(`${status}`) &&
+      !/^(|identity|(x-)?gzip|deflate|br)$/i.test(this.header("Content-Encoding"));
+    this.broken = false; // whether a 200 was too long, or came too slowly
+    this.again = !this.coded && ([0, 201, 408, 409, 429].includes(status) || (status >= 500 && status !== 501));
     // Whether the service has refused this request, which so has created nothing.
     this.refuses = this.problem !== undefined && status < 500 && status !== 409;
     const seconds = this.header("Retry-After"); // or a date, or anything
@@ -915,8 +1084,14 @@ function canonical(value) {
 
 /** @param {Answer} answer */
 function isPage({ object: { data, next, has_more } }) {
-  const ends = next == null && has_more !== true;
-  return Array.isArray(data) && data.every((item) => isID(item?.id)) && (isID(next) || ends);
+  const goesOn = has_more === true ? isID(next) : has_more === false && next == null;
+  return Array.isArray(data) && data.every((item) => isID(item?.id)) && goesOn;
+}
+
+/** Returns a text that compares with others as their bytes in UTF-8 do, which strings of UTF-16 do not.
+ * @param {string} id */
+function inBytes(id) {
+  return Array.from(id, (c) => /** @type {number} */ (c.codePointAt(0)).toString(16).padStart(6, "0")).join("");
 }
 
 /** Returns the URL of a shop in one form, as entries of journals have it.

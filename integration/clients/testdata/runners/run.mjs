@@ -35,7 +35,7 @@ if (SLEEPS) {
 const shop = new Shop(STOREFRONT_URL, {
   remember: 10, patience: Number(STOREFRONT_PATIENCE ?? 12 * 3600), account: STOREFRONT_ACCOUNT,
   headers: { "User-Agent": "storefront.mjs", ...(STOREFRONT_ACCOUNT && { Authorization: STOREFRONT_ACCOUNT }) },
-  fetch: (url, init) => fetch(url.replace("http://shop.example", http_proxy), init),
+  fetch: http_proxy && ((url, init) => fetch(url.replace("http://shop.example", http_proxy), init)),
 });
 const journal = JOURNAL && (await shop.journal(JOURNAL));
 const drafts = new Map();
