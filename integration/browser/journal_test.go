@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/chromedp"
 
 	"example.com/storefront"
@@ -68,11 +69,143 @@ func TestJournalOfAPage(t *testing.T) {
 	if created := store.Orders(); len(created) != 1 || created[0].ID != id || requests.Load() != 2 {
 		t.Errorf("it has the order %s; there are %v", id, created)
 	}
-	yields(p, `opened.then((journal) => journal.close()).then(() => new Promise((done) => {
-		const deleting = indexedDB.deleteDatabase("storefront orders");
-		deleting.onsuccess = () => done("deleted");
-		deleting.onblocked = () => done("it is still open");
-	}))`, "deleted")
+}
+
+// telling has what a call of the client ends with: an ID, or the names of an error and of its cause, and changed,
+// which is what another page does with the database: to delete it, or to upgrade it.
+const telling = `
+	globalThis.tell = (work) => Promise.resolve(work).then((got) => got?.id ?? JSON.stringify(got), (err) => {
+		globalThis.said = err.message;
+		return err.name + (err.cause ? " " + err.cause.name : "");
+	});
+	globalThis.changed = (request) => new Promise((done) => {
+		request.onsuccess = () => (request.result?.close(), done("changed"));
+		request.onblocked = () => done("it is open elsewhere");
+	});
+	const name = "storefront orders";
+	globalThis.deleted = () => changed(indexedDB.deleteDatabase(name));
+	globalThis.upgraded = () => changed(indexedDB.open(name, 2));
+	let after = async () => {}; // is called between an answer and the client
+	globalThis.afterAnswer = (call) => (after = call);
+	globalThis.opened = new Shop(location.origin, { patience: 2, fetch: async (...request) => {
+		const answer = await fetch(...request);
+		await after();
+		return answer;
+	} }).journal("orders");
+	globalThis.order = async (name) => tell((await opened).order(name, "teapot", 2));
+	globalThis.pending = async () => tell((await opened).pending());`
+
+// A page keeps no other from deleting or upgrading the database. It opens it again, and returns what the shop has
+// said even if there is none any more.
+func TestJournalOfAPageLetsGo(t *testing.T) {
+	var store storefront.MemStore
+	service := storefront.New(&store)
+	var requests, failing atomic.Int32
+	p := openWith(t, telling, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		if failing.Add(-1) >= 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		service.ServeHTTP(w, r)
+	})
+	created := func(name string) {
+		t.Helper()
+		got, orders := eval[string](p, `order("`+name+`")`), store.Orders()
+		if n := len(orders); n == 0 || got != orders[n-1].ID {
+			t.Errorf("%s: %s %s, of %v", name, got, eval[any](p, `globalThis.said`), orders)
+		}
+	}
+	created("basket 1")
+	yields(p, `deleted()`, "changed")
+	yields(p, `pending()`, "[]")
+	created("basket 2")
+	yields(p, `opened.then((journal) => journal.close())`, any(nil))
+	created("basket 3")
+
+	yields(p, `afterAnswer(deleted) && 0`, 0)
+	created("basket 4") // of which the database has the order, and nothing else
+	before := requests.Load()
+	created("basket 4")
+	failing.Store(1)
+	yields(p, `order("deleted")`, "Unknown")
+	p.want("requests for a draft that has gone", requests.Load()-before, int32(1))
+
+	yields(p, `afterAnswer(upgraded) && 0`, 0)
+	created("basket 5")
+	yields(p, `pending()`, "JournalError VersionError")
+	yields(p, `order("basket 6")`, "JournalError VersionError")
+	yields(p, `said.includes("load the page again")`, true)
+}
+
+// A page of an older client, which does not let go, is named to the user, and not waited for without end.
+func TestJournalOfAPageIsHeldByAnother(t *testing.T) {
+	p := openWith(t, `
+		const real = setTimeout;
+		globalThis.limit = 40_000; // of a try
+		globalThis.setTimeout = (f, ms, ...args) => real(f, ms === 40_000 ? limit : ms, ...args);`+telling+`
+		globalThis.held = () => new Promise((done) => {
+			const request = indexedDB.open(name, 1);
+			request.onsuccess = () => (globalThis.old = request.result, done(0));
+		});
+		globalThis.newer = async () => tell(new (await import("/newer.mjs")).Shop(location.origin).journal("orders"));`,
+		func(w http.ResponseWriter, r *http.Request) {
+			text := must.Get(os.ReadFile("../../sdk/javascript/storefront.mjs"))(t)
+			w.Header().Set("Content-Type", "text/javascript")
+			w.Write(bytes.Replace(text, []byte("indexedDB.open(`storefront ${name}`, 1)"),
+				[]byte("indexedDB.open(`storefront ${name}`, 2)"), 1))
+		})
+	const advice = `said.includes("close or reload the other pages")`
+	yields(p, `pending()`, "[]")
+	yields(p, `held()`, 0)
+	yields(p, `(limit = 40, deleted())`, "it is open elsewhere")
+	yields(p, `pending()`, "JournalError TimeoutError")
+	yields(p, advice, true)
+	p.run(`limit = 40_000, old.close(), said = ""`)
+	yields(p, `pending()`, "[]")
+	yields(p, `held()`, 0)
+	yields(p, `newer()`, "JournalError TimeoutError")
+	yields(p, advice, true)
+}
+
+// A journal for which there is no room, or which the page may not have, is said to be so.
+func TestJournalOfAPageFails(t *testing.T) {
+	var store storefront.MemStore
+	var requests atomic.Int32
+	p := openWith(t, telling+`
+		if (parent !== window) parent.postMessage(await tell(opened) + ": " + said, "*");`,
+		func(w http.ResponseWriter, r *http.Request) {
+			requests.Add(1)
+			storefront.New(&store).ServeHTTP(w, r)
+		})
+	origin := eval[string](p, `location.origin`)
+	quota := func(size float64) {
+		p.send(command(storage.OverrideQuotaForOrigin,
+			storage.OverrideQuotaForOriginParams{Origin: origin, QuotaSize: &size}))
+	}
+	yields(p, `pending()`, "[]")
+	quota(1)
+	yields(p, `order("basket 17")`, "JournalError QuotaExceededError")
+	yields(p, `said`, "the journal has failed; there is no more room for this site: free some: QuotaExceededError")
+	p.want("requests", requests.Load(), int32(0))
+	quota(1e9)
+	if id := eval[string](p, `order("basket 17")`); len(store.Orders()) != 1 || id != store.Orders()[0].ID {
+		t.Errorf("with room again, it says %s", id)
+	}
+	const frame = `new Promise((done) => {
+		onmessage = ({ data }) => done(data);
+		const frame = document.createElement("iframe");
+		frame.sandbox = "allow-scripts";
+		frame.src = "/";
+		document.body.append(frame);
+	})`
+	if got := eval[string](p, frame); !strings.HasPrefix(got, "JournalError SecurityError: ") ||
+		!strings.Contains(got, "keeps nothing for this page") {
+		t.Errorf("in a frame without an origin: %s", got)
+	}
+	p.send(chromedp.Navigate(strings.Replace(origin, "127.0.0.1", "shop.test", 1)))
+	yields(p, `tell(opened)`, "JournalError Error")
+	yields(p, `said.includes("HTTPS or localhost")`, true)
 }
 
 // A page has the orders of who has signed in. A draft of another account, or of another shop, is neither listed
@@ -229,6 +362,7 @@ func openWith(t *testing.T, script string, shop http.HandlerFunc) *page {
 				import { Shop } from "/storefront.mjs";`+script+`</script>`)
 		case "/storefront.mjs":
 			w.Header().Set("Content-Type", "text/javascript")
+			w.Header().Set("Access-Control-Allow-Origin", "*") // a frame may have no origin
 			http.ServeFile(w, r, "../../sdk/javascript/storefront.mjs")
 		default:
 			shop(w, r)
