@@ -734,7 +734,7 @@ async function openDatabase(name) {
       const transaction = database.transaction("drafts", mode, { durability: "strict" });
       const request = work(transaction.objectStore("drafts"));
       transaction.oncomplete = () => done(request.result);
-      transaction.onabort = () => fail(transaction.error);
+      transaction.onabort = () => fail(transaction.error ?? new Error("aborted"));
     });
   };
   await opened();
