@@ -56,6 +56,8 @@ func TestJournalOfAPage(t *testing.T) {
 	eval[int](p, `frame.contentWindow.opened.then((journal) => { journal.order("basket 17", "teapot", 2); return 0; })`)
 	key := <-arrived
 	p.want("the drafts", eval[[]string](p, `opened.then((journal) => journal.pending())`), []string{"basket 17"})
+	yields(p, `opened.then((journal) => journal.order("basket 17", undefined, undefined, { signal: AbortSignal.abort() }))
+		.catch((err) => err.name)`, "Unknown")
 	eval[int](p, `opened.then((journal) => { globalThis.order = journal.order("basket 17"); return 0; })`)
 	const waiting = `navigator.locks.query().then((locks) => locks.pending.length)`
 	for requests.Load() == 1 && eval[int](p, waiting) == 0 {

@@ -40,7 +40,7 @@
  * @property {number} [readPatience] the same for reads: two minutes
  * @property {number} [remember] how many products are kept, so that the service need not send again what
  *   has not changed
- * @property {typeof fetch} [fetch] in place of the one that there is
+ * @property {typeof fetch} [fetch] in place of the browser's, or of the HTTP client of Node.js
  * @property {(text: string) => any} [parse] in place of JSON.parse, for what is returned: JavaScript's rounds
  *   numbers of more than 15 digits
  * @property {(one: Try) => unknown} [onTry] is called after each try, for a log
