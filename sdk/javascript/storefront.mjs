@@ -429,15 +429,17 @@ export class Shop {
       await ready();
       for (const [name, value] of Object.entries(fields)) own.set(name, value);
       if (kept?.asker === asker) own.set("If-None-Match", kept.tag);
-      let began = false;
-      const begins = (/** @type {number} */ status) => (began = status === 200);
+      /** @type {Received | undefined} */
+      let head;
+      const begins = (/** @type {Received} */ received) => (head = received);
       try {
         answer = await within(signal, (signal) => this.exchange(path, { method, body, headers: own, signal }, begins));
       } catch (/** @type {any} */ err) {
         const why = err?.cause ?? err; // which may be one for each address of the shop
-        answer = new Answer(0, new Headers(), String(why?.errors ?? why)); // no answer, or a part of one
+        // No answer, or a part of one, whose Date tells of clocks, too.
+        answer = new Answer(0, head?.headers ?? new Headers(), String(why?.errors ?? why));
         // What has broken off at once may come another time.
-        answer.broken = began && (["RangeError", "TimeoutError"].includes(err?.name) || now() - start > 10);
+        answer.broken = head?.status === 200 && (["RangeError", "TimeoutError"].includes(err?.name) || now() - start > 10);
       }
       answer.asker = asker;
     }
@@ -452,7 +454,7 @@ export class Shop {
     return new Headers(typeof this.headers === "function" ? await this.headers() : this.headers);
   }
 
-  /** @private @param {string} path @param {Sent} request @param {(status: number) => void} begins is told of the
+  /** @private @param {string} path @param {Sent} request @param {(head: Received) => void} begins is given the
    * head of an answer @returns {Promise<Answer>} */
   async exchange(path, request, begins) {
     const node = globalThis.process?.getBuiltinModule;
@@ -461,7 +463,7 @@ export class Shop {
       ...request, redirect: "manual", cache: "no-store", // a browser's may have what another account was sent
     });
     const status = response.status || 302; // browsers do not say which redirect it is
-    begins(status);
+    begins(response);
     const [good, most] = request.method === "GET" ? [200, 16 * MOST] : [201, MOST];
     let text = "", left = status === good ? most : MOST;
     if (!response.body) return new Answer(status, response.headers, await response.text(), this.parse);
