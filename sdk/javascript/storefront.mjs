@@ -57,6 +57,7 @@ const PROBLEM = "urn:problem-type:storefront:";
 // Of a request that was right when it was sent: something on its way has changed it, or leads elsewhere.
 const CHANGED = ["idempotency-key-missing", "idempotency-key-invalid", "unsupported-media-type", "invalid-query",
   "not-found", "method-not-allowed", "precondition-failed"];
+const DATE = /^\w{3}, \d\d \w{3} \d{4} [\d:]{8} GMT$/; // IMF-fixdate of RFC 9110, 5.6.7
 const ASK = "ask the shop by its key whether the order exists, and do not keep the draft";
 
 /** What has not come: see its classes. status and answer are of the last answer, if there was one; problem
@@ -255,7 +256,7 @@ export class Shop {
       const sent = Date.now();
       answer = await this.send("POST", ORDERS, headers, ready, { body: draft.body, signal });
       if (answer.status === 201 && isOrder(answer.exact(), draft)) return answer;
-      const date = Date.parse(/^\w+, .* GMT$/.exec(answer.header("Date"))?.[0] ?? ""); // NaN is neither
+      const date = Date.parse(DATE.exec(answer.header("Date"))?.[0] ?? ""); // NaN is neither
       if (date < sent - 1000 * APART || date > Date.now() + 1000 * APART) await doubt();
       const refused = answer.refuses && answer.code !== "idempotency-key-reused";
       if (refused && fresh) untried.add(draft);
