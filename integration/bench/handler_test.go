@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,7 +17,10 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/dbserver"
+	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
+	"example.com/storefront/sqlstore"
 )
 
 // benchmarkRecords is how many of each kind there are, and how many different requests.
@@ -116,6 +120,48 @@ func BenchmarkHandler(b *testing.B) {
 				opts.Orders, opts.Scope = store, benchmarkScope
 			}
 			serveAll(b, op, storefront.NewWithOptions(store, opts))
+		})
+	}
+}
+
+// BenchmarkReads measures the service on a sqlstore: how long a read takes, with one caller.
+func BenchmarkReads(b *testing.B) {
+	for _, engine := range []struct {
+		name string
+		open func(b *testing.B) *testdb.DB
+	}{
+		{"SQLite", func(b *testing.B) *testdb.DB { return testdb.New(b, "sqlite", testdb.SQLiteFile(b)) }},
+		{"PostgreSQL", func(b *testing.B) *testdb.DB { return testdb.New(b, "pgx", dbserver.Postgres.Database(b)) }},
+		{"MariaDB", func(b *testing.B) *testdb.DB { return testdb.New(b, "mysql", dbserver.MariaDB.Database(b)) }},
+		{"MySQL", func(b *testing.B) *testdb.DB { return testdb.New(b, "mysql", dbserver.MySQL.Database(b)) }},
+	} {
+		b.Run(engine.name, func(b *testing.B) {
+			store := sqlstore.New(servingPool(b, engine.open(b)), &sqlstore.Options{OrderLists: true})
+			must.OK(b, store.Migrate(b.Context()))
+			var resources []storefront.Resource
+			for i := range benchmarkRecords {
+				resources = append(resources, benchmarkResource(i))
+			}
+			must.OK(b, errors.Join(store.Users.Put(b.Context(), resources...), store.Products.Put(b.Context(), resources...)))
+			var wg sync.WaitGroup
+			for caller := range 64 {
+				wg.Go(func() {
+					for i := caller; i < benchmarkRecords; i += 64 {
+						if err := benchmarkOrder(b.Context(), store, benchmarkOrderID(i)); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			front := storefront.NewWithOptions(store,
+				&storefront.Options{Orders: store.OrderReader(), Scope: benchmarkScope})
+			for _, op := range operations {
+				switch op.name {
+				case "product", "order", "users-50", "orders-50":
+					b.Run(op.name, func(b *testing.B) { serveAll(b, op, front) })
+				}
+			}
 		})
 	}
 }
