@@ -37,8 +37,8 @@
 //
 // # Optional methods
 //
-// A client may also be a [Resumer], a [Patient], a [FieldsCreator], a [Lister], a [ProductGetter] and a
-// [HistoryLister]. For those that it is not, the suite skips what they are needed for. The compiler reports
+// A client may also be a [Resumer], a [Patient], a [FieldsCreator], a [Lister], a [ProductGetter], a
+// [HistoryLister] and an [OrderFinder]. For those that it is not, the suite skips what they are needed for. The compiler reports
 // a method that is missing or mistyped where the test file has this line:
 //
 //	var _ clienttest.Resumer = client{}
@@ -135,6 +135,14 @@ type HistoryLister interface {
 	// ListOrders returns the IDs of all orders of the client's account, the newest first. The rest is as
 	// with [Lister].
 	ListOrders(ctx context.Context) (ids []string, err error)
+}
+
+// An OrderFinder is a client that asks the shop what became of an order.
+type OrderFinder interface {
+	// FindOrder looks by the key for the order for which CreateOrder has returned err, which is not
+	// [ErrNotCreated], and returns its ID. The error is ErrNotCreated if the shop says that it has none so far;
+	// any other says that this could not be learned. It sends no order.
+	FindOrder(ctx context.Context, err error) (id string, _ error)
 }
 
 // RunSynctest checks a client in bubbles of [testing/synctest], in which time passes only

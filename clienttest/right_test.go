@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,7 +39,9 @@ type client struct {
 	page   func(answer) (ids []string, next string, err error)
 	list   func(ctx context.Context, path, cursor string) ([]string, error)
 	get    func(ctx context.Context, id string) (string, error)
+	find   func(ctx context.Context, key string) (string, error)
 	limit  int
+	round  bool // whether a list may go round
 
 	longest  int64         // answer, in bytes
 	patience time.Duration // 0: it leaves nothing to a queue
@@ -120,6 +123,7 @@ func newClient(service clienttest.Service) *client {
 	c.page = readPage
 	c.list = c.walk
 	c.get = c.product
+	c.find = c.look
 	return c
 }
 
@@ -260,7 +264,7 @@ func (c *client) ListOrders(ctx context.Context) ([]string, error) {
 }
 
 func (c *client) walk(ctx context.Context, path, cursor string) ([]string, error) {
-	return c.walkBy(ctx, path, cursor, func(target string) (ids []string, next string, err error) {
+	return c.walkBy(path, cursor, func(target string) (ids []string, next string, err error) {
 		err = c.ask(ctx, target, "", func(a answer) (err error) {
 			ids, next, err = c.page(a)
 			return err
@@ -269,25 +273,36 @@ func (c *client) walk(ctx context.Context, path, cursor string) ([]string, error
 	})
 }
 
-func (c *client) walkBy(ctx context.Context, path, cursor string,
-	read func(target string) ([]string, string, error)) (ids []string, _ error) {
+func (c *client) walkBy(path, cursor string, read func(target string) ([]string, string, error)) ([]string, error) {
 	query := url.Values{"limit": {strconv.Itoa(c.limit)}}
-	for {
-		some, next, err := read(path + "?" + query.Encode())
+	return c.pages(path+"?"+query.Encode(), func(target string) (ids []string, next string, err error) {
+		if ids, next, err = read(target); next != "" {
+			query.Set(cursor, next)
+			next = path + "?" + query.Encode()
+		}
+		return ids, next, err
+	})
+}
+
+// pages returns the items of all pages, each of which read returns with the target of the next, or "".
+func (c *client) pages(target string, read func(target string) ([]string, string, error)) (ids []string, _ error) {
+	for target != "" {
+		some, next, err := read(target)
 		if err != nil {
 			return nil, err
 		}
-		if ids = append(ids, some...); next == "" {
-			return ids, nil
+		if !c.round && slices.ContainsFunc(some, func(id string) bool { return slices.Contains(ids, id) }) {
+			return nil, fmt.Errorf("%s is not behind the page before", some)
 		}
-		query.Set(cursor, next)
+		ids, target = append(ids, some...), next
 	}
+	return ids, nil
 }
 
 // listBy makes a walk fail at the first answer that is no page.
 func (c *client) listBy(fetch func(ctx context.Context, target string) answer) {
 	c.list = func(ctx context.Context, path, cursor string) ([]string, error) {
-		return c.walkBy(ctx, path, cursor, func(target string) ([]string, string, error) {
+		return c.walkBy(path, cursor, func(target string) ([]string, string, error) {
 			return readPage(fetch(ctx, target))
 		})
 	}
@@ -312,16 +327,41 @@ func (c *client) ask(ctx context.Context, target, tag string, take func(answer) 
 
 func readPage(a answer) (ids []string, next string, err error) {
 	var page struct {
-		Data []struct{ ID string }
-		Next string
+		Data    []struct{ ID string }
+		HasMore *bool `json:"has_more"`
+		Next    string
 	}
-	if err := json.Unmarshal(a.body, &page); err != nil || a.status != 200 || page.Data == nil {
+	if err := json.Unmarshal(a.body, &page); err != nil || a.status != 200 || page.Data == nil ||
+		page.HasMore == nil || *page.HasMore != (page.Next != "") {
 		return nil, "", fmt.Errorf("%d, no page: %v", a.status, err)
 	}
 	for _, item := range page.Data {
 		ids = append(ids, item.ID)
 	}
 	return ids, page.Next, nil
+}
+
+func (c *client) FindOrder(ctx context.Context, err error) (string, error) {
+	open, ok := errors.AsType[*openError](err)
+	if !ok {
+		return "", err
+	}
+	return c.find(ctx, open.key)
+}
+
+func (c *client) look(ctx context.Context, key string) (id string, err error) {
+	var ids []string
+	err = c.ask(ctx, "/v1/orders?idempotency_key="+url.QueryEscape(key), "", func(a answer) (err error) {
+		ids, _, err = c.page(a)
+		return err
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case len(ids) == 0:
+		return "", clienttest.ErrNotCreated
+	}
+	return ids[0], nil
 }
 
 func (c *client) GetProduct(ctx context.Context, id string) (string, error) { return c.get(ctx, id) }
@@ -402,25 +442,21 @@ var nextLink = regexp.MustCompile(`<([^>]*)>; rel="next"`)
 // followLink makes walks follow Link, which they resolve against the URL that base returns for
 // that of a page.
 func (c *client) followLink(base func(page *url.URL) *url.URL) {
-	c.list = func(ctx context.Context, path, _ string) (ids []string, _ error) {
-		for target := path + "?limit=2"; ; {
+	c.list = func(ctx context.Context, path, _ string) ([]string, error) {
+		return c.pages(path+"?limit=2", func(target string) ([]string, string, error) {
 			a := c.fetch(ctx, target, "")
-			some, _, err := readPage(a)
-			if err != nil {
-				return nil, err
-			}
-			ids = append(ids, some...)
+			ids, _, err := readPage(a)
 			next := nextLink.FindStringSubmatch(strings.Join(a.header["Link"], ", "))
-			if next == nil {
-				return ids, nil
+			if next == nil || err != nil {
+				return ids, "", err
 			}
 			page, _ := url.Parse(target)
 			to, err := base(page).Parse(next[1])
 			if err != nil {
-				return nil, err
+				return nil, "", err
 			}
-			target = to.RequestURI()
-		}
+			return ids, to.RequestURI(), nil
+		})
 	}
 }
 
@@ -461,9 +497,9 @@ var rightClients = []struct {
 	{"a try has 10 seconds", func(c *client) { c.http.Timeout = 10 * time.Second }},
 	{"it gives up after a quarter of an hour", func(c *client) { c.end = 15 * time.Minute }},
 	{"it leaves an order to a queue after 30 s", queues(30*time.Second, 30*time.Second)},
-	{"400 malformed-body is sent again", func(c *client) {
+	{"what may have been changed on its way is sent again", func(c *client) {
 		c.judge = func(a answer) (string, verdict) {
-			if bytes.Contains(a.body, []byte("malformed-body")) {
+			if bytes.Contains(a.body, []byte("malformed-body")) || bytes.Contains(a.body, []byte("missing")) {
 				return "", again
 			}
 			return judge(a)
@@ -481,9 +517,10 @@ var rightClients = []struct {
 			return a
 		}
 	}},
-	{"it says that nothing was created if the first answer is final", func(c *client) {
+	{"it says that nothing was created if the first answer is final and to what it sent", func(c *client) {
+		onWay := regexp.MustCompile("idempotency-key-(missing|invalid)|unsupported-media-type|invalid-query|not-found")
 		c.refused = func(tries int, open *openError) error {
-			if tries == 0 {
+			if tries == 0 && !onWay.MatchString(open.text) {
 				return fmt.Errorf("%w: %w", clienttest.ErrNotCreated, open)
 			}
 			return open

@@ -54,6 +54,7 @@ func run(t *testing.T, s *suite) {
 		{conformance.Widgets, "walks through widgets", "Lister", "lists", nil},
 		{conformance.Products, "products", "ProductGetter", "products", nil},
 		{conformance.History, "walks through the own orders", "HistoryLister", "history", nil},
+		{conformance.Lookups, "looks for an order by its key", "OrderFinder", "find", nil},
 	}
 	for _, c := range chapters {
 		c.meetings = s.Meetings(c.kind)
@@ -103,6 +104,9 @@ func (s *suite) goClient(url string, way http.RoundTripper) *drive.Client {
 	}
 	if h, ok := client.(HistoryLister); ok {
 		c.ListOrders = h.ListOrders
+	}
+	if f, ok := client.(OrderFinder); ok {
+		c.FindOrder = f.FindOrder
 	}
 	if l, ok := client.(Lister); ok {
 		c.ListUsers, c.ListWidgets = l.ListUsers, l.ListWidgets

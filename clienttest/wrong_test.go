@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +201,18 @@ var wrongClients = []wrongClient{
 			return res, err
 		})
 	}, []string{"reads", "takes-order", "walks"}},
+	{"a 100 that was not asked for is an error", func(c *client) {
+		whole := c.http.Transport
+		c.http.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+				if code == http.StatusContinue {
+					return errors.New("bad response") // as undici says
+				}
+				return nil
+			}}
+			return whole.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+		})
+	}, []string{"finds", "interim", "reads", "walks"}},
 	{"it looks where Location leads", func(c *client) {
 		c.try = func(ctx context.Context, key string, body []byte) answer {
 			a := c.send(ctx, key, body)
@@ -225,7 +239,18 @@ var wrongClients = []wrongClient{
 		c.refused = func(_ int, open *openError) error {
 			return fmt.Errorf("%w: %w", clienttest.ErrNotCreated, open)
 		}
-	}, []string{"not-created"}},
+	}, []string{"no-refusal", "not-created"}},
+	{"it says that nothing was created if the first answer is final", func(c *client) {
+		c.refused = func(tries int, open *openError) error {
+			if tries == 0 {
+				return fmt.Errorf("%w: %w", clienttest.ErrNotCreated, open)
+			}
+			return open
+		}
+	}, []string{"no-refusal"}},
+	{"items are in one normal form", tries(func(_ int, key string, body []byte) (string, []byte) {
+		return key, bytes.ReplaceAll(body, []byte("e\u0301"), []byte("é"))
+	}), []string{"request"}},
 	{"no chance in the waits",
 		pauses(func(tries int, a answer) time.Duration { return told(a) + waitLimit(tries) }),
 		[]string{"waits-differ"}},
@@ -258,6 +283,47 @@ var wrongClients = []wrongClient{
 	{"Link is resolved against the base URL", func(c *client) {
 		c.followLink(func(*url.URL) *url.URL { return &url.URL{Path: "/"} })
 	}, []string{"list-request", "walks"}},
+	{"a page needs no has_more", func(c *client) {
+		c.page = func(a answer) (ids []string, next string, err error) {
+			if !bytes.Contains(a.body, []byte(`"has_more":`)) {
+				a.body = bytes.Replace(a.body, []byte("]}"), []byte(`],"has_more":false}`), 1)
+			}
+			return readPage(a)
+		}
+	}, []string{"lookup", "whole-list"}},
+	{"a list may go round", func(c *client) { c.round = true }, []string{"each-once", "walk-ends"}},
+	{"IDs that look like numbers are numbers", pages(func(ids []string, next string, err error) ([]string, string, error) {
+		for i, id := range ids {
+			if n, err := strconv.Atoi(id); err == nil {
+				ids[i] = strconv.Itoa(n)
+			}
+		}
+		return ids, next, err
+	}), []string{"each-once", "whole-list"}},
+	{"what a look has found is kept", func(c *client) {
+		kept := make(map[string]error)
+		c.find = func(ctx context.Context, key string) (id string, err error) {
+			if err := kept[key]; err != nil {
+				return "", err
+			}
+			id, err = c.look(ctx, key)
+			kept[key] = err
+			return id, err
+		}
+	}, []string{"lookup"}},
+	{"a look that fails has found nothing", func(c *client) {
+		c.find = func(ctx context.Context, key string) (string, error) {
+			if id, err := c.look(ctx, key); err == nil {
+				return id, nil
+			}
+			return "", clienttest.ErrNotCreated
+		}
+	}, []string{"lookup"}},
+	{"it looks by sending the order again", func(c *client) {
+		c.find = func(ctx context.Context, key string) (string, error) {
+			return c.place(ctx, key, []byte(`{"item":"teapot","qty":2}`), time.Now())
+		}
+	}, []string{"lookup", "lookup-request"}},
 	{"a walk stops at an empty page", func(c *client) {
 		c.page = func(a answer) (ids []string, next string, err error) {
 			if ids, next, err = readPage(a); len(ids) == 0 {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"example.com/storefront"
@@ -74,9 +75,11 @@ type Exchange struct {
 	Answer      Answer
 	FromService bool // the service gave the answer
 	Delivery    Delivery
+	Interim     bool      // 1xx came before the answer
 	Left        bool      // the client left before the answer had ended
 	LastPage    bool      // the page has no next
 	Created     string    // the ID of the order that the request created
+	Held        bool      // it arrived at the shop later
 	Ended       time.Time // when its answer began to come, or failed to; 0 before
 }
 
@@ -130,13 +133,23 @@ func (a *Answer) Meaning() Meaning {
 			return Created
 		}
 		return Retryable
-	case a.Status == http.StatusBadRequest &&
-		strings.Contains(string(a.Body), ProblemPrefix+"malformed-body"):
+	case a.says("malformed-body"), a.toAnother():
 		return Either
 	case a.Status == 408, a.Status == 409, a.Status == 429, a.Status >= 500 && a.Status != 501:
 		return Retryable
 	}
 	return Final
+}
+
+// says reports whether the answer is the service's problem with this code.
+func (a *Answer) says(code string) bool {
+	return a.Status/100 == 4 && strings.Contains(string(a.Body), `"`+ProblemPrefix+code+`"`)
+}
+
+// toAnother reports whether the answer, to a right order, shows that another request has arrived.
+func (a *Answer) toAnother() bool {
+	return slices.ContainsFunc([]string{"idempotency-key-missing", "idempotency-key-invalid",
+		"unsupported-media-type", "invalid-query", "not-found", "method-not-allowed", "precondition-failed"}, a.says)
 }
 
 // RetryAfter returns how long a client must wait at least: what it is told, but no more
@@ -198,9 +211,7 @@ func (e *Exchange) Redirected() bool { return e.Path == SignInPath || e.Path == 
 // whatever the service has, such as a product or the OpenAPI document, or what is allowed.
 func (e *Exchange) stray() bool {
 	read := e.Method == http.MethodGet || e.Method == http.MethodHead || e.Method == http.MethodOptions
-	unknown := e.Answer.Status == http.StatusNotFound &&
-		strings.Contains(string(e.Answer.Body), `"`+ProblemPrefix+`not-found"`)
-	return !e.Expected && !e.Redirected() && (!read || unknown)
+	return !e.Expected && !e.Redirected() && (!read || e.Answer.says("not-found"))
 }
 
 // Where redirects lead.
@@ -232,6 +243,109 @@ func same(a, b storefront.Order) bool {
 	return a.Item == b.Item && a.Qty == b.Qty && ijson.Sum([]byte(a.Fields)) == ijson.Sum([]byte(b.Fields))
 }
 
+// difference says where JSON is another than the one that is wanted.
+func difference(want, got []byte) string {
+	for _, text := range [][]byte{want, got} {
+		if _, isObject, err := ijson.Parse(text); err != nil || !isObject {
+			return bodyText(text) + " is no JSON object"
+		}
+	}
+	return differs(nil, want, got)
+}
+
+// orderText returns an order as a request has it.
+func orderText(o storefront.Order) []byte {
+	b, _ := ijson.Marshal(struct { // has no errors
+		Item   string            `json:"item"`
+		Qty    int64             `json:"qty"`
+		Fields storefront.Fields `json:"fields,omitempty"`
+	}{o.Item, o.Qty, o.Fields})
+	return b
+}
+
+// differs says where a value differs first from the one that is wanted, with a JSON Pointer, or "".
+func differs(path []string, want, got []byte) string {
+	want, got = bytes.TrimSpace(want), bytes.TrimSpace(got)
+	switch {
+	case ijson.Sum(want) == ijson.Sum(got):
+		return ""
+	case want[0] != got[0] || want[0] != '{' && want[0] != '[':
+		wanted, found := ascii(want), ascii(got)
+		same := 0
+		for same < min(len(wanted), len(found)) && wanted[same] == found[same] {
+			same++
+		}
+		return fmt.Sprintf("%s is %s in place of %s", ijson.Pointer(path...), around(found, same), around(wanted, same))
+	}
+	left := children(got)
+	for _, w := range children(want) {
+		at := append(slices.Clip(path), w.name)
+		i := slices.IndexFunc(left, func(g child) bool { return g.name == w.name })
+		if i < 0 {
+			return ijson.Pointer(at...) + " is missing"
+		}
+		if text := differs(at, w.value, left[i].value); text != "" {
+			return text
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	return ijson.Pointer(append(path, left[0].name)...) + " is one too many"
+}
+
+// A child is a member of an object, or an item of an array, whose name is its index.
+type child struct {
+	name  string
+	value []byte
+}
+
+func children(value []byte) (out []child) {
+	for name, v := range ijson.Children(value) {
+		if value[0] == '[' {
+			name = strconv.Itoa(len(out))
+		}
+		out = append(out, child{name, v})
+	}
+	return out
+}
+
+// ascii returns JSON in which characters that look the same are not.
+func ascii(text []byte) string {
+	var b []byte
+	for _, r := range string(text) {
+		if r >= ' ' && r <= '~' {
+			b = append(b, byte(r))
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
+	}
+	return string(b)
+}
+
+// around returns up to mostShown bytes of a text of ASCII around a place.
+func around(text string, at int) string {
+	if from := at - mostShown/2; from > 0 {
+		text = "…" + text[from:]
+	}
+	if len(text) > mostShown {
+		text = text[:mostShown] + "…"
+	}
+	return text
+}
+
+// mostShown is how many bytes of a body, or of a value, are shown.
+const mostShown = 1000
+
+// bodyText returns a body in one line. Of JSON, white space in strings is kept.
+func bodyText(body []byte) string {
+	var b bytes.Buffer
+	if !utf8.Valid(body) || json.Compact(&b, body) != nil {
+		return Excerpt(string(body), mostShown)
+	}
+	return cut(b.String(), mostShown)
+}
+
 // SameOrder reports whether two requests have the same JSON, in which 2.0 is 2.
 func (e *Exchange) SameOrder(other *Exchange) bool {
 	if bytes.Equal(e.Body, other.Body) {
@@ -240,6 +354,16 @@ func (e *Exchange) SameOrder(other *Exchange) bool {
 	_, _, err := ijson.Parse(e.Body)
 	_, _, otherErr := ijson.Parse(other.Body)
 	return err == nil && otherErr == nil && ijson.Sum(e.Body) == ijson.Sum(other.Body)
+}
+
+// Created returns the IDs of the orders that the shop has of it.
+func (c *Call) Created() (ids []string) {
+	for _, e := range c.Exchanges {
+		if e.Created != "" {
+			ids = append(ids, e.Created)
+		}
+	}
+	return ids
 }
 
 // Last returns the last request of the call's own kind, or nil.
@@ -275,7 +399,7 @@ func (c *Call) Story() string {
 		} else {
 			fmt.Fprintf(&b, "%11s  ", since.Round(time.Second))
 		}
-		fmt.Fprintf(&b, format+"\n", args...)
+		b.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
 	}
 	called, results := c.Results, c.Results
 	before := func(i int) { // what was called and said before an exchange
@@ -301,7 +425,12 @@ func (c *Call) Story() string {
 			}
 			continue
 		}
-		say(e.At, "%d. %s %s%s", i+1, e.Method, e.Target, e.asked())
+		body := bodyText(e.Body)
+		same := func(was *Exchange) bool { return bytes.Equal(was.Body, e.Body) }
+		if first := slices.IndexFunc(c.Exchanges[:min(i, shown)], same); first >= 0 && len(body) > 100 {
+			body = fmt.Sprint("the body of ", first+1)
+		}
+		say(e.At, "%d. %s %s%s  %s", i+1, e.Method, e.Target, e.asked(), body)
 		end := e.Ended
 		if end.IsZero() {
 			end = e.At
@@ -309,6 +438,9 @@ func (c *Call) Story() string {
 		say(end, "   %s", e.answered())
 	}
 	before(len(c.Exchanges))
+	if c.Kind.IsOrder() {
+		fmt.Fprintf(&b, "             In the end, the shop has %s\n", cmp.Or(strings.Join(c.Created(), " and "), "no order"))
+	}
 	return b.String()
 }
 
@@ -333,9 +465,6 @@ func (e *Exchange) asked() string {
 	if e.Tag != "" {
 		fmt.Fprintf(&b, "  If-None-Match: %s", Excerpt(e.Tag, 60))
 	}
-	if len(e.Body) > 0 {
-		b.WriteString("  " + Excerpt(string(e.Body), 100))
-	}
 	return b.String()
 }
 
@@ -358,7 +487,7 @@ func (e *Exchange) answered() string {
 				text += "  " + name + ": " + Excerpt(value, 40)
 			}
 		}
-		text += "  " + Excerpt(string(e.Answer.Body), 110)
+		text += "  " + bodyText(e.Answer.Body)
 		if e.Delivery != Whole {
 			text += "; " + string(e.Delivery)
 		}
@@ -366,7 +495,10 @@ func (e *Exchange) answered() string {
 	if e.Left {
 		text += "; the client left"
 	}
-	if e.Created != "" && (e.Delivery != Whole || e.Answer.Status != http.StatusCreated) {
+	switch {
+	case e.Created != "" && e.Held:
+		text += "; the request was held up, and created the order " + e.Created + " later"
+	case e.Created != "" && (e.Delivery != Whole || e.Answer.Status != http.StatusCreated):
 		text += "; the shop has created the order " + e.Created
 	}
 	return text
@@ -383,6 +515,11 @@ func rounded(d time.Duration) string {
 // Excerpt returns the text in one line of no more than n bytes and something.
 func Excerpt(text string, n int) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\ufffd")), " ")
+	return cut(text, n)
+}
+
+// cut returns the first n bytes of a text, and something if that is not all.
+func cut(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}

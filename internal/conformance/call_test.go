@@ -1,10 +1,12 @@
 package conformance
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -154,6 +156,44 @@ func TestTimesBelowAMinuteAreInSeconds(t *testing.T) {
 	} {
 		if got := rounded(d); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestWhereOrdersDiffer(t *testing.T) {
+	long := strings.Repeat("x", 2000)
+	for _, row := range []struct{ want, got, says string }{
+		{`{"item":"a","qty":2}`, ` {"qty":2.0, "item":"\u0061"}`, ""},
+		{`{"item":"a","qty":2}`, `{"item":"a","qty":"2"}`, `#/qty is "2" in place of 2`},
+		{`{"item":"a","qty":2}`, `{"qty":2}`, "#/item is missing"},
+		{`{"item":"a"}`, `{"item":"a","gift":true}`, "#/gift is one too many"},
+		{`{"fields":{"a/b":[1,{"":9007199254740993}]}}`, `{"fields":{"a/b":[1,{"":9007199254740992}]}}`,
+			"#/fields/a~1b/1/ is 9007199254740992 in place of 9007199254740993"},
+		{`{"a":[1,2]}`, `{"a":[1]}`, "#/a/1 is missing"},
+		{`{"a":{}}`, `{"a":"{}"}`, `#/a is "{}" in place of {}`},
+		{`{"item":"café"}`, "{\"item\":\"cafe\u0301\"}", `#/item is "cafe\u0301" in place of "caf\u00e9"`},
+		{`{"item":"` + long + `a"}`, `{"item":"` + long + `b"}`, "x" + `b" in place of …` + long[:mostShown/2] + `a"`},
+		{`{"item":"a"}`, "item=a", "item=a is no JSON object"},
+	} {
+		if says := difference([]byte(row.want), []byte(row.got)); !strings.HasSuffix(says, row.says) || (says == "") != (row.says == "") {
+			t.Errorf("%.99s, %.99s: %q, want %q", row.want, row.got, says, row.says)
+		}
+	}
+}
+
+// What a body has is seen in the story, once.
+func TestStoryShowsBodiesWhole(t *testing.T) {
+	first := []byte(`{"item":"` + strings.Repeat("two  spaces ", 12) + `", "qty": 2}`)
+	second := bytes.Replace(first, []byte("2}"), []byte("3}"), 1)
+	e := func(body []byte) *Exchange {
+		return &Exchange{Method: "POST", Target: "/v1/orders", Body: body, Answer: Answer{Status: 503}}
+	}
+	c := &Call{Kind: Orders, Exchanges: []*Exchange{e(first), e(first), e(second)}}
+	c.Exchanges[0].Created, c.Exchanges[0].Held = "ord_1", true
+	for _, want := range []string{`two  spaces ","qty":2}`, "2. POST /v1/orders  the body of 1\n", `two  spaces ","qty":3}`,
+		"held up, and created the order ord_1 later\n", "the shop has ord_1\n"} {
+		if story := c.Story(); strings.Count(story, want) != 1 {
+			t.Errorf("%q is not there once:\n%s", want, story)
 		}
 	}
 }

@@ -20,6 +20,7 @@ const (
 	Widgets  Kind = "widgets"
 	Products Kind = "products"
 	History  Kind = "history" // a list of the client's own orders
+	Lookups  Kind = "lookups" // of an order by its key
 )
 
 // A Check is one rule.
@@ -70,7 +71,9 @@ func Checks(kind Kind) []*Check {
 	case Orders, Fields:
 		checks = orderChecks
 	case Products:
-		checks = productChecks
+		checks = append(productChecks, readChecks...)
+	case Lookups:
+		checks = append(lookupChecks, readChecks...)
 	}
 	return slices.SortedStableFunc(slices.Values(checks),
 		func(a, b *Check) int { return cmp.Compare(a.Weight, b.Weight) })

@@ -13,9 +13,9 @@ import (
 
 var orderChecks = []*Check{
 	{"request", LostOrder, "Each try is a request that the service takes.",
-		"The service creates nothing for a request that it refuses.", orderRequest, nil},
+		"The shop delivers what is in a request, which nobody has ordered, or refuses it, and delivers nothing.", orderRequest, nil},
 	{"one-key", SecondOrder, "All tries of an order have one key, which is made before the first.",
-		"An order whose answer was lost is there. With another key, the next try creates a second one, " +
+		"An order whose answer is lost may be there. With another key, the next try creates a second one, " +
 			"and the shop delivers twice.", oneKey, nil},
 	{"same-order", LostOrder, "All tries of an order send the same order.",
 		"If the first try has arrived, the service answers 422 idempotency-key-reused, and the client " +
@@ -28,19 +28,25 @@ var orderChecks = []*Check{
 		"Requests that cannot succeed are a load on the shop, and go on until somebody notices.",
 		eachOf((*Call).parts, stops), nil},
 	{"silence", SecondOrder, "Nothing is sent once the client has said how the order ended.",
-		"The program believes that there is no order, or puts it right by hand, and then the order is " +
-			"created after all.", silence, nil},
+		"The program believes that there is no order, or puts it right by hand, and then the " +
+			"request creates one after all.", silence, nil},
 	{"success", LostOrder, "Only 201 with the order that was sent says that there is one.",
-		"The program tells its customer that the order was placed, and the shop has never heard of it.",
+		"The program tells its customer that the order was placed, and the shop may never have heard of it.",
 		eachOf((*Call).parts, success), nil},
 	{"right-id", WrongData, "The client returns the ID of the order in the answer with 201.",
-		"The program keeps the ID of an order that nobody can find.", eachOf((*Call).parts, rightID), nil},
+		"The program keeps an ID by which nobody finds the order.", eachOf((*Call).parts, rightID), nil},
 	{"takes-order", SecondOrder, "201 with an order is success, also with Idempotent-Replayed.",
 		"The order is there, the program believes that it is not, and places it again.",
 		eachOf((*Call).parts, takesOrder), nil},
+	{"interim", LostOrder, "1xx is no answer yet, but 101, and no error: the client waits for what follows.",
+		"Behind a proxy that sends 100 Continue before each answer, no client learns of its order.", interim, nil},
 	{"not-created", SecondOrder, "A client says that nothing was created only if no try has created the order.",
 		"The order is there. The program believes that it is not, and places it again, or tells its customer so.",
 		eachOf((*Call).parts, notCreated), nil},
+	{"no-refusal", LostOrder, "A problem that a right request cannot have, such as idempotency-key-missing, is no refusal " +
+		"of the order: something on the way has changed the request.",
+		"A proxy drops a header, and the program tells its customers that the shop does not take their orders.",
+		eachOf((*Call).parts, noRefusal), nil},
 	{"agreement", SecondOrder, "In the end, the shop has one order at most.",
 		"It delivers all of them.", agreement, nil},
 	{"retry-after", Rude, "A client waits for the seconds of Retry-After, and where these are more than a " +
@@ -57,7 +63,7 @@ var orderChecks = []*Check{
 		(*Call).leaves, nil},
 	{"redirects", LostOrder, "Neither the redirect of an order is followed, nor any other Location.",
 		"Libraries turn POST into GET, or send the order to another shop. A page to sign in answers " +
-			"200, and no order was placed.", eachOf(exchanges, followsNoRedirect), nil},
+			"200, which is no order.", eachOf(exchanges, followsNoRedirect), nil},
 	{"ends", SecondOrder, "Tries end within 24 hours of the first, also those of a client that goes on " +
 		"with an order later.",
 		"The service may have forgotten the key by then, and a try creates a second order.", endsInADay, nil},
@@ -80,7 +86,7 @@ func orderRequest(c *Call) (bool, string) {
 		case e.stray():
 			return true, fmt.Sprintf("Request %d is not POST /v1/orders.", i+1)
 		case e.Expected && e.FromService && e.Answer.Status >= 400 && e.Answer.Status < 500 &&
-			!strings.Contains(string(e.Answer.Body), "idempotency-key-reused"):
+			!e.Answer.says("idempotency-key-reused"):
 			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, e.Answer.why())
 		}
 	}
@@ -89,12 +95,9 @@ func orderRequest(c *Call) (bool, string) {
 		return true, "No request has come. Does the client send to Service.URL, through " +
 			"Service.Transport, and before it returns?"
 	}
-	if w := c.Want; w.Item != "" && !same(tries[0].Order(), w) {
-		text := fmt.Sprintf("Request %d is another order than item %q, qty %d", c.number(tries[0]), w.Item, w.Qty)
-		if w.Fields != "" {
-			text += ", fields " + Excerpt(string(w.Fields), 400)
-		}
-		return true, text + "."
+	if c.Want.Item != "" && !same(tries[0].Order(), c.Want) {
+		return true, fmt.Sprintf("Request %d is another order than was asked for: %s.", c.number(tries[0]),
+			difference(orderText(c.Want), tries[0].Body))
 	}
 	return true, ""
 }
@@ -114,8 +117,8 @@ func sameOrder(c *Call) (bool, string) {
 	tries := c.tries(0, len(c.Exchanges))
 	for _, e := range tries {
 		if !e.SameOrder(tries[0]) {
-			return true, fmt.Sprintf("The body of request %d is another order than that of request %d.",
-				c.number(e), c.number(tries[0]))
+			return true, fmt.Sprintf("The body of request %d is another order than that of request %d: %s.",
+				c.number(e), c.number(tries[0]), difference(tries[0].Body, e.Body))
 		}
 	}
 	return len(tries) > 1, ""
@@ -213,10 +216,12 @@ func whyNoOrder(exchanges []*Exchange) string {
 	case e.Delivery != Whole:
 		return "the last did not come whole"
 	case e.Redirected():
-		return fmt.Sprintf("the last is %d, and came after a redirect from %s", e.Answer.Status, e.Path)
+		return fmt.Sprintf("the last is %d, and comes from %s, to where an answer has led", e.Answer.Status, e.Path)
+	case e.Answer.Status == http.StatusCreated && OrderID(e.Answer.Body) == "":
+		return "the last is 201, but its body is no JSON object with an ID"
 	case e.Answer.Status == http.StatusCreated:
-		return "the last is 201, but its body is no JSON object with an ID and the item, quantity and fields " +
-			"that were sent"
+		return "the last is 201, but with another order than was sent: " +
+			difference(orderText(e.Order()), orderText(ordered(e.Answer.Body)))
 	default:
 		return fmt.Sprint("the last is ", e.Answer.Status)
 	}
@@ -254,6 +259,22 @@ func takesOrder(c *Call, _ int, p part) (met bool, violation string) {
 	return false, ""
 }
 
+func interim(c *Call) (met bool, violation string) {
+	all, left := 0, 0
+	for _, e := range c.Exchanges {
+		if e.Interim {
+			all++
+		}
+		if e.Interim && e.Left {
+			left++
+		}
+	}
+	if left >= 3 && left == all { // a client may be stalled, but not each time
+		violation = fmt.Sprintf("It broke off each of the %d requests whose answer came behind a 1xx.", all)
+	}
+	return all > 0, violation
+}
+
 func notCreated(c *Call, _ int, p part) (met bool, violation string) {
 	if !errors.Is(p.result.Err, ErrNotCreated) {
 		return false, ""
@@ -267,14 +288,21 @@ func notCreated(c *Call, _ int, p part) (met bool, violation string) {
 	return true, ""
 }
 
-func agreement(c *Call) (bool, string) {
-	var ids []string
-	for _, e := range c.Exchanges {
-		if e.Created != "" {
-			ids = append(ids, e.Created)
-		}
+func noRefusal(c *Call, _ int, p part) (met bool, violation string) {
+	if len(p.tries) == 0 {
+		return false, ""
 	}
-	if len(ids) > 1 {
+	last := p.tries[len(p.tries)-1]
+	changed := !last.FromService && last.Answer.toAnother()
+	if changed && errors.Is(p.result.Err, ErrNotCreated) {
+		return true, fmt.Sprintf("%s gives the order up as one that was not created, but the answer to request %d is not "+
+			"one to what the client sent: %s", p.result.Name, c.number(last), last.Answer.why())
+	}
+	return changed, ""
+}
+
+func agreement(c *Call) (bool, string) {
+	if ids := c.Created(); len(ids) > 1 {
 		return true, fmt.Sprintf("One order was to be placed; the shop has %d: %s.",
 			len(ids), strings.Join(ids, ", "))
 	}
@@ -324,7 +352,7 @@ func comesBack(c *Call, _ int, p part) (met bool, violation string) {
 
 func followsNoRedirect(_ *Call, i int, e *Exchange) (met bool, violation string) {
 	if e.Redirected() {
-		return true, fmt.Sprintf("Request %d follows the redirect in the answer before it.", i+1)
+		return true, fmt.Sprintf("Request %d goes where the Location of an answer leads.", i+1)
 	}
 	return e.Answer.Status/100 == 3, ""
 }
@@ -553,7 +581,7 @@ func whyRetryable(e *Exchange) string {
 func whyFinal(e *Exchange) string {
 	if e.Meaning() == Created {
 		return "it is 201 with the order. Does the client read all of the body, and wait for it before " +
-			"it tries again?"
+			"it tries again? Does its HTTP library take a 1xx that comes first for an error?"
 	}
 	return fmt.Sprintf("it is %d.", e.Answer.Status)
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,12 +10,12 @@ import (
 
 var walkChecks = []*Check{
 	{"list-request", WrongData, "Each page is asked for by a request that the service takes.",
-		"The list cannot be read at all.", (*Call).readsRightly, nil},
+		"Something else is read, or nothing.", (*Call).readsRightly, nil},
 	{"cursor", WrongData, "A cursor is what next or Link has said, byte for byte.",
 		"A cursor that is made or changed is refused now, or leads elsewhere after the next release.",
 		eachOf(exchanges, cursorAsGiven), nil},
 	{"each-once", WrongData, "A walk has each item once, and only items of the list.",
-		"A report counts a customer twice.", eachOf(results, eachOnce), nil},
+		"A report counts a customer twice, or one who is none.", eachOf(results, eachOnce), nil},
 	{"whole-list", WrongData, "A walk goes on as long as there is a next, or fails.",
 		"A part of the list passes for the whole: whoever is not in it gets no invoice.",
 		eachOf(results, wholeList), nil},
@@ -36,9 +37,9 @@ var walkChecks = []*Check{
 
 var productChecks = []*Check{
 	{"product-request", WrongData, "A product is asked for by a request that the service takes.",
-		"The product cannot be read at all.", (*Call).readsRightly, nil},
+		"Something else is read, or nothing.", (*Call).readsRightly, nil},
 	{"tag", WrongData, "If-None-Match has tags that the service gave for the product.",
-		"The service says 304 for what the client does not have, and it shows another product.",
+		"The service may say 304 for what the client does not have, and it shows another product.",
 		eachOf(exchanges, tagAsGiven), nil},
 	{"fresh", WrongData, "A product that the client has kept is used for no longer than its max-age, less " +
 		"its Age, and not with no-cache.",
@@ -48,13 +49,28 @@ var productChecks = []*Check{
 	{"reads", WrongData, "A product that is there, and whose answers come, is read.",
 		"The customer sees an error in place of the product.",
 		eachOf(results, succeeds("nothing was wrong")), nil},
-	{"read-ends", WrongData, "The reading of a product ends, with an error if need be, and waits no longer " +
+}
+
+var lookupChecks = []*Check{
+	{"lookup-request", WrongData, "An order is looked for by a request that the service takes, and none is sent.",
+		"Something else is read, or nothing.", (*Call).readsRightly, nil},
+	{"lookup", SecondOrder, "Only a page says of a key what order it has, or that it has none: a 200 with a JSON object " +
+		"that has data, an array, and has_more, a boolean.",
+		"The program believes that there is no order, and places it again, or it takes another for it.",
+		eachOf(results, looksUp), nil},
+	{"finds", WrongData, "A look that is answered does not fail.", "Nobody learns whether there is an order.",
+		eachOf(results, succeeds("each answer was a page")), nil},
+}
+
+// readChecks are those of all that a client reads, but of lists.
+var readChecks = []*Check{
+	{"read-ends", WrongData, "A read ends, with an error if need be, and waits no longer " +
 		"than two minutes for an answer, of which it reads 32 MiB at most.",
 		"The customer's page never comes, or an answer without end takes all memory.", (*Call).ends, nil},
-	{"read-stops", Rude, "A product is not asked for again after a 4xx but 408, 409 and 429.",
+	{"read-stops", Rude, "What is read is not asked for again after a 4xx but 408, 409 and 429.",
 		"Requests that cannot succeed are a load on the shop, and look like an attack.",
 		eachOf((*Call).rereads, stopsReading), nil},
-	{"read-waits", Rude, "A product is asked for again after the seconds of Retry-After, and where these " +
+	{"read-waits", Rude, "What is read is asked for again after the seconds of Retry-After, and where these " +
 		"are more than a minute, after a minute at least.",
 		"A shop that is about to recover is kept busy with requests that it has to refuse.",
 		eachOf((*Call).rereads, waitsToRead), nil},
@@ -113,7 +129,7 @@ func inSequence(c *Call, _ int, r *Result) (met bool, violation string) {
 // succeeds judges whether a client does where nothing is wrong.
 func succeeds(because string) func(*Call, int, *Result) (bool, string) {
 	return func(c *Call, _ int, r *Result) (met bool, violation string) {
-		if c.Clean && r.Err != nil && !c.stalled(r) {
+		if c.Clean && r.Err != nil && !errors.Is(r.Err, ErrNotCreated) && !c.stalled(r) {
 			return true, fmt.Sprintf("%s failed, although %s.", r.Name, because)
 		}
 		return c.Clean, ""
@@ -169,6 +185,19 @@ func onlyProducts(c *Call, i int, r *Result) (met bool, violation string) {
 		return true, fmt.Sprintf("%s returned no error, and there is no such product.", r.Name)
 	case r.Text != r.Want && !c.was(i, r):
 		return true, fmt.Sprintf("%s returned the name %q; the product has %q.", r.Name, r.Text, r.Want)
+	}
+	return true, ""
+}
+
+func looksUp(c *Call, _ int, r *Result) (met bool, violation string) {
+	found := map[bool]string{true: "no order", false: "the order " + r.ID}
+	has := map[bool]string{true: "no order", false: "the order " + r.Want}
+	none := errors.Is(r.Err, ErrNotCreated)
+	switch {
+	case r.Err != nil && !none:
+		return false, ""
+	case none != (r.Want == "") || r.ID != r.Want:
+		return true, fmt.Sprintf("%s found %s; the shop has %s with the key.", r.Name, found[none], has[r.Want == ""])
 	}
 	return true, ""
 }

@@ -82,6 +82,8 @@ func Of(kind conformance.Kind, pace Pace) []*Fault {
 		all = fieldFaults
 	case conformance.Products:
 		all = productFaults
+	case conformance.Lookups:
+		all = lookupFaults
 	}
 	var out []*Fault
 	for _, f := range all {
@@ -103,10 +105,12 @@ func Of(kind conformance.Kind, pace Pace) []*Fault {
 // A step is how one request is answered.
 type step struct {
 	times    int                       // how often the service gets the request
+	way      func(*http.Request)       // what becomes of the request on its way
 	held     bool                      // the service gets it later, before the next that it gets
 	answer   *conformance.Answer       // in place of the service's
 	edit     func(*conformance.Answer) // what becomes of the service's
-	interim  bool                      // answers with 1xx come before it
+	interim  []int                     // statuses of answers that come before it
+	stale    bool                      // the page is the first one again
 	empty    bool                      // the page has a next and no items
 	change   bool                      // the list is changed before
 	delivery conformance.Delivery

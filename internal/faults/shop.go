@@ -48,7 +48,7 @@ const perPage = 3
 // Requests belong to the call that has begun last.
 func New(seed uint64, name string, pace Pace) *Shop {
 	store := new(storefront.MemStore)
-	for _, id := range []string{"ada", "barbara", "edsger", "frances", "grace", "linus", "tony"} {
+	for _, id := range []string{"007", "ada", "barbara", `edsger  w. "d", jr.`, "grace", "li\u0301nus", "tony"} {
 		store.Users.Put(storefront.MustResource(id, nil))
 	}
 	for i := range 7 {
@@ -101,7 +101,7 @@ func (s *Shop) Begin(kind conformance.Kind, f *Fault) *Call {
 		c.steps = f.steps(s.dice)
 	}
 	for _, st := range c.steps {
-		c.Clean = c.Clean && st.answer == nil && st.delivery == conformance.Whole
+		c.Clean = c.Clean && st.answer == nil && st.delivery == conformance.Whole && !st.stale
 	}
 	s.current = c
 	return c
@@ -169,7 +169,7 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		st.delivery == conformance.Late && !s.wait(r.Context(), 35*time.Second) ||
 		st.delivery == conformance.Silent && !s.wait(r.Context(), conformance.LongestTry)
 	s.mu.Lock()
-	e.Left, e.Ended = left, time.Now()
+	e.Left, e.Ended, e.Interim = left, time.Now(), st.interim != nil && !left
 	s.mu.Unlock()
 	if left { // or the shop closes, and the client is still there
 		panic(http.ErrAbortHandler)
@@ -207,7 +207,7 @@ func (s *Shop) take(r *http.Request, e *conformance.Exchange) (*conformance.Answ
 		a = s.get(call, e, r, st)
 	}
 	if st.held {
-		call.held = append(call.held, heldRequest{e, r})
+		call.held, e.Held = append(call.held, heldRequest{e, r}), true
 	}
 	if st.answer != nil {
 		a = st.answer
@@ -218,7 +218,7 @@ func (s *Shop) take(r *http.Request, e *conformance.Exchange) (*conformance.Answ
 		body, _ := json.Marshal(order)
 		a = &conformance.Answer{Status: a.Status, Header: a.Header, Body: body}
 	}
-	e.Answer, e.Delivery, e.FromService = *a, st.delivery, st.answer == nil
+	e.Answer, e.Delivery, e.FromService = *a, st.delivery, st.answer == nil && st.way == nil
 	return a, st
 }
 
@@ -226,6 +226,10 @@ func (s *Shop) take(r *http.Request, e *conformance.Exchange) (*conformance.Answ
 func (s *Shop) get(c *Call, e *conformance.Exchange, r *http.Request, st step) *conformance.Answer {
 	if e.Expected && c.Kind.IsList() {
 		return s.page(c, e, r, st)
+	}
+	if st.way != nil {
+		r = r.Clone(r.Context())
+		st.way(r)
 	}
 	a := s.ask(r, r.URL.RawQuery, e.Body)
 	if id := created(a); id != "" {
@@ -281,9 +285,12 @@ func (s *Shop) page(c *Call, e *conformance.Exchange, r *http.Request, st step) 
 			}
 		}
 	}
+	if st.stale {
+		query.Del(name)
+	}
 	position := query.Get(name)
 	sent := r.URL.RawQuery
-	if e.CursorKnown {
+	if e.CursorKnown || st.stale {
 		sent = query.Encode()
 	}
 	a := s.ask(r, sent, e.Body)
@@ -346,12 +353,12 @@ func (s *Shop) cursor(real string) string {
 // send reports whether the client has stayed until the answer ended.
 func (s *Shop) send(w http.ResponseWriter, a *conformance.Answer, st step) bool {
 	if st.delivery == conformance.Whole || st.delivery == conformance.Late {
-		if st.interim {
+		for _, status := range st.interim {
 			w.Header().Del("Connection") // which Node.js takes for the end of all, behind 1xx
-			w.Header().Set("Link", "</style.css>; rel=preload")
-			for _, status := range []int{http.StatusProcessing, http.StatusEarlyHints, 199} {
-				w.WriteHeader(status)
+			if status == http.StatusEarlyHints {
+				w.Header().Set("Link", "</style.css>; rel=preload")
 			}
+			w.WriteHeader(status)
 			w.Header().Del("Link")
 			w.Header().Set("Connection", "close")
 		}

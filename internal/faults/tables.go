@@ -3,6 +3,7 @@ package faults
 import (
 	"cmp"
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ var orderFaults = []Fault{
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},
 	{Name: "the answer has no end, as fast as it is read", variants: flooded},
 	{Name: "102 and 103, and other 1xx, before the answer", steps: always(interim, served)},
+	{Name: "100 Continue, which nobody has asked for", steps: always(repeat(3, continued)...)},
 	{Name: "101, and what is no HTTP any more", takes: Minutes, Final: true,
 		steps: always(step{answer: says(101, "", "Connection", "Upgrade", "Upgrade", "websocket").answer,
 			delivery: conformance.Endless})},
@@ -115,6 +117,12 @@ var orderFaults = []Fault{
 	{Name: "invalid-order", Final: true,
 		steps: always(problem(422, "invalid-order",
 			"The body must be a JSON object with the members item and qty.", ""))},
+	{Name: "the request is changed on its way", Final: true, variants: []variant{
+		changed("without its Idempotency-Key", func(r *http.Request) { r.Header.Del("Idempotency-Key") }),
+		changed("with two of Idempotency-Key", func(r *http.Request) { r.Header.Add("Idempotency-Key", "1") }),
+		changed("without its Content-Type", func(r *http.Request) { r.Header.Del("Content-Type") }),
+		changed("with a query", func(r *http.Request) { r.URL.RawQuery = "from=proxy" }),
+		changed("with another path", func(r *http.Request) { r.URL.Path = "/api/v1/orders" })}},
 	{Name: "the body is cut on its way",
 		steps: always(problem(400, "malformed-body", "The body did not arrive whole.", ""))},
 }
@@ -152,8 +160,17 @@ var flooded = []variant{
 	{"403", always(step{answer: says(403, html).answer, delivery: conformance.Flood})},
 }
 
-// interim is a step before whose answer, the service's, others come that are not final.
-var interim = step{times: 1, interim: true}
+// interim and continued are steps before whose answer, the service's, others come that are not final.
+var (
+	interim   = step{times: 1, interim: []int{http.StatusProcessing, http.StatusEarlyHints, 199}}
+	continued = step{times: 1, interim: []int{http.StatusContinue, http.StatusContinue}}
+)
+
+// changed is a variant in which requests arrive in another way than they were sent, more often than a client
+// may try that believes in an accident.
+func changed(name string, way func(*http.Request)) variant {
+	return variant{name, always(repeat(6, step{times: 1, way: way})...)}
+}
 
 var (
 	refused = problem(422, "order-refused", "There is none left.",
@@ -243,14 +260,15 @@ var walkFaults = []Fault{
 	{Name: "a page is cut", steps: cuts(conformance.Whole, conformance.CutBody)},
 	{Name: "a page is lost", steps: always(served, comes(conformance.NoAnswer))},
 	{Name: "200 with a page to sign in", steps: always(served, says(200, signIn))},
-	{Name: "200 with JSON that is no page", variants: second(each(saysJSON(200),
-		`{"page":"sign in"}`, `{}`, `null`, `[]`, `{"data":null}`, `{"data":{}}`))},
-	{Name: "the first page is no page",
-		variants: each(saysJSON(200), `{"page":"sign in"}`, `{}`, `null`, `[]`, signIn)},
+	{Name: "200 with JSON that is no page", variants: second(each(saysJSON(200), noPages...))},
+	{Name: "the first page is no page", variants: each(saysJSON(200), append(noPages, signIn)...)},
+	{Name: "the first page comes again", steps: always(served, step{times: 1, stale: true})},
+	{Name: "the list goes round", Final: true, forever: true, steps: always(served, step{times: 1, stale: true})},
 	{Name: "304 that was not asked for", steps: always(served, says(304, ""))},
 	{Name: "a page never ends", takes: Minutes, steps: always(served, comes(conformance.Endless))},
 	{Name: "a page has no end, as fast as it is read", steps: always(served, comes(conformance.Flood))},
 	{Name: "102 and 103, and other 1xx, before a page", steps: always(served, interim)},
+	{Name: "100 Continue, which nobody has asked for", forever: true, steps: always(continued)},
 	{Name: "the cursor becomes invalid", Final: true,
 		steps: always(served, problem(400, "invalid-query", "The query is not valid for this list.",
 			`,"errors":[{"detail":"The cursor is not valid.","parameter":"after"}]`))},
@@ -260,6 +278,37 @@ var walkFaults = []Fault{
 		steps: always(served, says(401, html, "WWW-Authenticate", "Basic"))},
 	{Name: "an outage without end", takes: Days, Final: true, forever: true,
 		steps: always(served, says(503, html))},
+}
+
+// noPages are JSON, but no page.
+var noPages = []string{`{"page":"sign in"}`, `{}`, `null`, `[]`, `{"data":null}`, `{"data":{}}`, `{"data":[]}`,
+	`{"data":[],"has_more":"false"}`, `{"data":[],"has_more":true}`}
+
+// Unanswered is the fault after which an order is looked for: the first request, which is held up, and no
+// answer that is an order.
+var Unanswered = &Fault{Final: true, forever: true,
+	steps: always(step{held: true, delivery: conformance.NoAnswer}, says(403, html))}
+
+// The order has arrived when the client looks for it. Where nothing is wrong, it looks before that, too.
+var lookupFaults = []Fault{
+	{Name: "nothing is wrong"},
+	{Name: "503 with Retry-After", steps: func(d Dice) []step { return []step{unavailable(d.retryAfter())} }},
+	{Name: "429 with Retry-After", steps: func(d Dice) []step {
+		return []step{says(429, html, "Retry-After", d.retryAfter())}
+	}},
+	{Name: "the answer is cut", steps: cuts(conformance.CutBody)},
+	{Name: "the answer is lost", steps: always(comes(conformance.NoAnswer))},
+	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},
+	{Name: "the answer has no end, as fast as it is read", steps: always(comes(conformance.Flood))},
+	{Name: "102 and 103, and other 1xx, before the answer", steps: always(interim)},
+	{Name: "100 Continue, which nobody has asked for", forever: true, steps: always(continued)},
+	{Name: "200 with no page", variants: each(saysJSON(200), append(noPages, signIn)...)},
+	{Name: "204", steps: always(says(204, ""))},
+	{Name: "304 that was not asked for", steps: always(says(304, ""))},
+	{Name: "302 to a page to sign in", Final: true, steps: always(says(302, "", "Location", "/sign-in"))},
+	{Name: "a proxy forbids", Final: true, variants: each(status(html), "403", "404", "410")},
+	{Name: "the shop lets no orders be read", Final: true,
+		steps: always(problem(404, "not-found", "No resource has this path.", ""))},
 }
 
 // linked adds a link before that to the next page, as a program around the service may.
@@ -298,6 +347,7 @@ var productFaults = []Fault{
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},
 	{Name: "the answer has no end, as fast as it is read", steps: always(comes(conformance.Flood))},
 	{Name: "102 and 103, and other 1xx, before the answer", steps: always(interim)},
+	{Name: "100 Continue, which nobody has asked for", forever: true, steps: always(continued)},
 	{Name: "200 with a page to sign in", steps: always(says(200, signIn), says(200, signIn))},
 	{Name: "200 with JSON that is no product",
 		variants: times(2, each(saysJSON(200), `null`, `[]`, `"teapot"`, ``))},

@@ -31,7 +31,7 @@ import (
 // Kinds are all, in the sequence in which they are judged.
 var Kinds = []conformance.Kind{
 	conformance.Orders, conformance.Fields, conformance.Users, conformance.Widgets, conformance.Products,
-	conformance.History,
+	conformance.History, conformance.Lookups,
 }
 
 // A Client is one that has just started. What is nil, it cannot do. Package clienttest says what
@@ -42,7 +42,7 @@ type Client struct {
 
 	CreateOrder            func(ctx context.Context, item string, qty int64) (id string, err error)
 	CreateOrderWithFields  func(ctx context.Context, item string, qty int64, fields string) (id string, err error)
-	ResumeOrder            func(ctx context.Context, err error) (id string, _ error)
+	ResumeOrder, FindOrder func(ctx context.Context, err error) (id string, _ error)
 	Patience               time.Duration // 0: it leaves no order to a queue
 	ListUsers, ListWidgets func(ctx context.Context) (ids []string, err error)
 	ListOrders             func(ctx context.Context) (ids []string, err error)
@@ -58,6 +58,8 @@ func (c *Client) Can(kind conformance.Kind) bool {
 		return c.ListUsers != nil
 	case conformance.History:
 		return c.ListOrders != nil
+	case conformance.Lookups:
+		return c.FindOrder != nil
 	case conformance.Widgets:
 		return c.ListWidgets != nil
 	case conformance.Products:
@@ -252,6 +254,8 @@ func (v *visit) hold() {
 		v.walk("ListWidgets", v.client.ListWidgets)
 	case conformance.Products:
 		v.read()
+	case conformance.Lookups:
+		v.look()
 	}
 	// A client that goes on after it has said that it gave up is seen.
 	if v.run.bubble() {
@@ -283,7 +287,7 @@ func (m *Meeting) Close() {
 // order places orders, and goes on with those that end with an error.
 func (v *visit) order() {
 	easy := storefront.Order{Item: "teapot", Qty: 2}
-	hard := storefront.Order{Item: `Café "Ötzi" <b>& 茶`, Qty: 1<<53 - 1}
+	hard := storefront.Order{Item: ` Café é  "Ötzi" <b>&amp; 茶🫖 `, Qty: 1<<53 - 1}
 	orders := []storefront.Order{easy}
 	if v.Kind == conformance.Fields {
 		hard = easy
@@ -308,7 +312,7 @@ func (v *visit) order() {
 		create := func(ctx context.Context) (string, error) { return v.client.CreateOrder(ctx, o.Item, o.Qty) }
 		if fields := string(o.Fields); fields != "" {
 			name = fmt.Sprintf("CreateOrderWithFields(ctx, %q, %d, %q)", o.Item, o.Qty,
-				conformance.Excerpt(fields, 300))
+				conformance.Excerpt(fields, 1000))
 			create = func(ctx context.Context) (string, error) {
 				return v.client.CreateOrderWithFields(ctx, o.Item, o.Qty, fields)
 			}
@@ -428,6 +432,33 @@ func (v *visit) read() {
 	}
 }
 
+// look places an order that has no answer, and looks for it. A client that says that it knows what became
+// of the order is judged elsewhere.
+func (v *visit) look() {
+	lost := v.shop.Begin(conformance.Orders, faults.Unanswered)
+	v.calls = append(v.calls, &lost.Call)
+	_, err := call(v, func(ctx context.Context) (string, error) { return v.client.CreateOrder(ctx, "teapot", 2) })
+	v.calls = nil
+	if err == nil || errors.Is(err, conformance.ErrNotCreated) || v.stuck || v.err != nil {
+		return
+	}
+	c := v.begin()
+	find := func() {
+		if v.stuck || v.err != nil {
+			return
+		}
+		want := strings.Join(lost.Created(), " ")
+		said := c.Asked("FindOrder(ctx, err)")
+		id, err := call(v, func(ctx context.Context) (string, error) { return v.client.FindOrder(ctx, err) })
+		said(&conformance.Result{ID: id, Want: want, Err: err, Stuck: v.stuck})
+	}
+	if v.Fault.None() {
+		find()
+	}
+	lost.Fix()
+	find()
+}
+
 func (v *visit) begin() *faults.Call {
 	c := v.shop.Begin(v.Kind, v.Fault)
 	v.calls = append(v.calls, &c.Call)
@@ -536,7 +567,7 @@ func (r *Run) Explain(check *conformance.Check, v conformance.Violation) string 
 		r.told = make(map[string]int)
 	}
 	if r.told[check.Name]++; r.told[check.Name] <= 2 {
-		text += fmt.Sprintf("\nWhat happens to a shop otherwise: %s\nWhat was sent, with the fault %q and %s:\n%s",
+		text += fmt.Sprintf("\nWhat that can cost: %s\nWhat was sent, with the fault %q and %s:\n%s",
 			check.Harm, v.Call.Fault, r.Chance, strings.TrimRight(v.Call.Story(), "\n"))
 	}
 	return printable(text)

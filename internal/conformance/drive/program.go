@@ -29,7 +29,7 @@ const (
 )
 
 // abilities are what a program may say that it can do, besides orders.
-var abilities = []string{"resume", "lists", "products", "fields", "history"}
+var abilities = []string{"resume", "lists", "products", "fields", "history", "find"}
 
 // A brokenError says that a program does not do as docs/testing.md says.
 type brokenError struct{ text string }
@@ -56,6 +56,9 @@ func Program(ctx context.Context, command []string) (func(url string, way http.R
 		}}
 		if slices.Contains(able.Can, "resume") {
 			c.ResumeOrder, c.Patience = p.resumeOrder, time.Duration(able.Patience*float64(time.Second))
+		}
+		if slices.Contains(able.Can, "find") {
+			c.FindOrder = p.findOrder
 		}
 		if slices.Contains(able.Can, "fields") {
 			c.CreateOrderWithFields = p.createOrderWithFields
@@ -95,6 +98,7 @@ type request struct {
 	Qty     int64    `json:"qty,omitempty"`
 	Fields  string   `json:"fields,omitempty"`
 	Resume  bool     `json:"resume,omitempty"`
+	Find    bool     `json:"find,omitempty"`
 	List    string   `json:"list,omitempty"`
 	Product string   `json:"product,omitempty"`
 }
@@ -225,6 +229,11 @@ func (p *process) createOrderWithFields(ctx context.Context, item string, qty in
 
 func (p *process) resumeOrder(ctx context.Context, _ error) (string, error) {
 	p.order.Resume = true
+	return p.place(ctx)
+}
+
+func (p *process) findOrder(ctx context.Context, _ error) (string, error) {
+	p.order.Find = true
 	return p.place(ctx)
 }
 
