@@ -69,6 +69,7 @@ var _ interface {
 	clienttest.Lister
 	clienttest.ProductGetter
 	clienttest.HistoryLister
+	clienttest.OrderFinder
 } = (*tested)(nil)
 
 func (c *tested) CreateOrder(ctx context.Context, item string, qty int64) (id string, err error) {
@@ -109,6 +110,14 @@ func draftOf(err error) *client.Draft {
 		return unknown.Draft
 	}
 	return nil
+}
+
+func (c *tested) FindOrder(ctx context.Context, err error) (id string, _ error) {
+	order, err := c.GetOrderByKey(ctx, draftOf(err).Key())
+	if errors.Is(err, storefront.ErrNotFound) {
+		err = clienttest.ErrNotCreated
+	}
+	return order.ID, err
 }
 
 func (c *tested) ListUsers(ctx context.Context) (ids []string, err error) {

@@ -171,7 +171,8 @@ func Run(t *testing.T, newClient func(t *testing.T, service Service) Client) {
 // from its standard input, a line each, and prints what came of it, also a line each. docs/testing.md
 // has the lines, and "go run ./cmd/storefront -faults 7 -- PROGRAM" is the same without a Go test.
 // For each client, the command is started with [Service.URL] in the variable STOREFRONT_URL, 16 at a
-// time. It must end within two seconds of its standard input. Its standard error is the test's.
+// time. It must end within two seconds of its standard input. What it writes to its standard error is shown
+// when it has answered, or with the failure if it dies.
 func RunProgram(t *testing.T, command ...string) {
 	t.Helper()
 	newClient := must.Get(drive.Program(context.Background(), command))(t)

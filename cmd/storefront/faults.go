@@ -23,13 +23,19 @@ type trial struct {
 	only    *regexp.Regexp // nil: all faults
 	command []string
 
-	set bool // by flags
+	set  bool // by flags
+	list bool // the faults, in place of a trial
 }
 
 func defineTrial() *trial {
 	t := new(trial)
-	flag.Uint64Var(&t.seed, "faults", 0,
-		"try a client, the program behind the flags, with faults; the `number` decides what is left to chance")
+	flag.Func("faults", "try a client, the program behind the flags, with faults; the `number` decides what is left to "+
+		"chance; list prints the faults instead", func(text string) (err error) {
+		if t.list = text == "list"; !t.list {
+			t.seed, err = strconv.ParseUint(text, 0, 64)
+		}
+		return err
+	})
 	flag.Func("only", "with -faults: `regexp` of the faults, such as '^orders/.*lost'",
 		func(text string) (err error) {
 			t.only, err = regexp.Compile(text)
@@ -56,13 +62,28 @@ func (t *trial) check() (err error) {
 		return nil
 	case len(others) > 0:
 		return fmt.Errorf("-%s is not for -faults, which serves nothing but to its program", others[0])
-	case len(t.command) == 0:
+	case t.list && len(t.command) > 0:
+		return fmt.Errorf("-faults list needs no program")
+	case len(t.command) == 0 && !t.list:
 		return fmt.Errorf("-faults needs a program, as in: storefront -faults 7 -- python3 client.py")
 	case !slices.ContainsFunc(drive.Kinds, func(kind conformance.Kind) bool { return t.wants(kind) }):
-		return fmt.Errorf("-only %q is no fault's name", t.only)
+		return fmt.Errorf("-only %q matches no fault; -faults list prints their names", t.only)
+	case t.list:
+		return nil
 	}
 	_, err = exec.LookPath(t.command[0])
 	return err
+}
+
+// names prints the faults that are chosen.
+func (t *trial) names(out io.Writer) {
+	for _, kind := range drive.Kinds {
+		for _, f := range faults.Of(kind, faults.Minutes) {
+			if t.chosen(kind, f) {
+				fmt.Fprintf(out, "%s/%s\n", kind, f.Name)
+			}
+		}
+	}
 }
 
 // wants reports whether a fault of a kind is asked for.
@@ -139,6 +160,20 @@ func (t *trial) run(ctx context.Context, out io.Writer) (status int) {
 		f.print(out, run)
 		status = 1
 	}
+	died := slices.DeleteFunc(slices.Clone(all), func(m *drive.Meeting) bool { return m.Err == nil || ctx.Err() != nil })
+	for len(died) > 0 {
+		first, others := died[0], []string(nil)
+		died = slices.DeleteFunc(died[1:], func(m *drive.Meeting) bool {
+			same := drive.Same(m.Err, first.Err)
+			if same {
+				others = append(others, strconv.Quote(string(m.Kind)+"/"+m.Fault.Name))
+			}
+			return same
+		})
+		fmt.Fprintf(out, "\n--- FAIL: %s/%s\n%v\n", first.Kind, first.Fault.Name, first.Err)
+		alsoFails(out, others)
+		status = 1
+	}
 	for _, m := range all {
 		stuck := slices.ContainsFunc(m.Calls, func(c *conformance.Call) bool {
 			return slices.ContainsFunc(c.Results, func(r *conformance.Result) bool { return r.Stuck })
@@ -146,9 +181,6 @@ func (t *trial) run(ctx context.Context, out io.Writer) (status int) {
 		switch {
 		case ctx.Err() != nil && m.Err != nil: // stopped
 			status = cmp.Or(status, 3)
-		case m.Err != nil:
-			fmt.Fprintf(out, "\n%s/%s: %v\n", m.Kind, m.Fault.Name, m.Err)
-			status = 1
 		case stuck:
 			fmt.Fprintf(out, "\n%s/%s: the program did not say what came of it\n", m.Kind, m.Fault.Name)
 			status = cmp.Or(status, 3)
@@ -186,9 +218,13 @@ func (f failure) print(out io.Writer, run *drive.Run) {
 			others = append(others, strconv.Quote(v.Call.Fault))
 		}
 	}
-	others = slices.Compact(others)
 	fmt.Fprintf(out, "\n--- FAIL: %s/%s/%s\n%s\n", f.kind, first.Call.Fault, f.check.Name,
 		run.Explain(f.check, first))
+	alsoFails(out, slices.Compact(others))
+}
+
+// alsoFails says with which faults, in quotes, the client fails in the same way.
+func alsoFails(out io.Writer, others []string) {
 	const most = 8
 	if more := len(others) - most; more > 0 {
 		others = append(others[:most], fmt.Sprintf("and %d more", more))

@@ -59,10 +59,12 @@ func client(how string) {
 				ask["can"] = []string{"fields"}
 			}
 		case how == "dies":
-			os.Exit(3)
+			die()
 		default:
 			status, id := place(how, ask)
 			switch {
+			case how == "dies of an answer" && status != 201:
+				die()
 			case how == "errs" || status != 201 && how != "believes":
 				ask["error"] = fmt.Sprint(status)
 			default:
@@ -71,6 +73,11 @@ func client(how string) {
 		}
 		json.NewEncoder(os.Stdout).Encode(ask)
 	}
+}
+
+func die() {
+	fmt.Fprintln(os.Stderr, "last words")
+	os.Exit(3)
 }
 
 // place places an order, and returns the first final answer.
@@ -111,12 +118,15 @@ func TestProgramIsJudged(t *testing.T) {
 	}{
 		{"right", 0, `users: not tried: .*\n(.*\n)*orders: ([0-9]+) of ([0-9]+) checks passed\n\z`},
 		{"has fields", 0, `orders: ([0-9]+) of ([0-9]+) checks passed\nfields: ([0-9]+) of ([0-9]+) checks passed\n\z`},
-		{"rounds fields", 1, `--- FAIL: fields/nothing is wrong/request\n.* is another order than item "teapot", qty 2, fields {`},
+		{"rounds fields", 1, `--- FAIL: fields/nothing is wrong/request\n.* is another order than was asked for: #/fields/big is 9007199254740992 in place of 9007199254740993`},
 		{"stays", 0, `checks passed\n\z`},
 		{"believes", 1, `--- FAIL: orders/200 with an order/success\n(.*\n)*It fails also with the faults "200 `},
 		{"has a hash as its key", 1, `--- FAIL: orders/.*/own-key\n`},
 		{"errs", 1, `orders: the faults were not tried, as the client fails where nothing is wrong\n`},
-		{"dies", 1, `asked for {"item":"teapot","qty":2}, it ended \(exit status 3\)\n`},
+		{"dies", 1, `asked for {"item":"teapot","qty":2}, it ended \(exit status 3\)\n` +
+			`The last that it wrote to its standard error:\n    last words\n$`},
+		{"dies of an answer", 1, `FAIL: orders/200 with an order\n.*, it ended \(exit status 3\)\n.*\n    last words\n` +
+			`It fails also with the faults ("orders/.*\s+)+$`},
 	} {
 		t.Run(row.how, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +191,15 @@ func TestWhatAProgramHasStartedEndsWithIt(t *testing.T) {
 func TestFaultFlagsThatAreWrong(t *testing.T) {
 	for _, args := range []string{"-faults 7", "-faults 7 -only ( true", "-faults 7 -only nosuchfault true",
 		"-only orders", "program", "-faults 7 -addr localhost:0 true", "-faults 7 -- /no/such/program",
-		"-faults x true"} {
+		"-faults x true", "-faults list true", "-faults list -only nosuchfault"} {
 		commandtest.WantRefusal(t, commandtest.Command(t, strings.Fields(args)...), 2)
+	}
+}
+
+func TestFaultsAreListed(t *testing.T) {
+	out, err := commandtest.Command(t, "-faults", "list", "-only", "^orders/the (request|answer) is lost").CombinedOutput()
+	const want = "orders/the answer is lost after the order was created\norders/the request is lost before the service\n"
+	if err != nil || string(out) != want {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

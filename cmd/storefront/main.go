@@ -6,6 +6,7 @@
 //
 //	storefront [-addr host:port] [-data shop.json] [-fields] [-orders] [-shutdown-delay duration]
 //	storefront -faults number [-only regexp] [--] program [argument …]
+//	storefront -faults list [-only regexp]
 //
 // The file is read once, at startup:
 //
@@ -19,11 +20,12 @@
 // faults, such as an answer that is lost, and what it did wrong is printed, what costs a shop most
 // first. The program reads what it is asked for from its standard input, and prints what came of it,
 // in lines of JSON: docs/testing.md of the repository has them. The number decides what is left to
-// chance; -only chooses faults by kind and name, such as '^orders/.*lost'. The exit status is
+// chance; -only chooses faults by kind and name, such as '^orders/.*lost'; list prints their names. The
+// exit status is
 //
 //   - 0 if all that was tried is right,
 //   - 1 if a check failed, or the program did not answer as it must,
-//   - 2 for a bad flag, or if there is no such program,
+//   - 2 for a wrong flag, or if there is no such program,
 //   - 3 if the program sent nothing more and never said what came of a call, or a signal came before
 //     all faults were met.
 //
@@ -53,6 +55,25 @@ import (
 	"example.com/storefront/internal/trypage"
 )
 
+func usage() {
+	out := flag.CommandLine.Output()
+	fmt.Fprint(out, `Usage:
+  storefront [flags]                                      serves a shop from memory
+  storefront -faults number [-only regexp] [--] program   tries a client
+  storefront -faults list [-only regexp]                  prints the faults
+
+`)
+	flag.PrintDefaults()
+	fmt.Fprint(out, `
+With -faults, the exit status is
+  0  if all that was tried is right
+  1  if a check failed, or the program did not answer as it must
+  2  for a wrong flag, or if there is no such program
+  3  if the program never said what came of a call, or a signal came before the end
+Without, it is 2 for a wrong flag or file, and 1 for any other failure.
+`)
+}
+
 func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to serve instead of the sample shop")
@@ -61,9 +82,14 @@ func main() {
 		"serve GET /v1/orders; there is no sign-in, so all callers are one account and read each other's orders")
 	delay := flag.Duration("shutdown-delay", time.Second, "`time` from SIGTERM until it stops listening")
 	trial := defineTrial()
+	flag.Usage = usage
 	flag.Parse()
 	if err := trial.check(); err != nil {
 		fail(2, err)
+	}
+	if trial.list {
+		trial.names(os.Stdout)
+		return
 	}
 	if trial.set {
 		ctx, stop := graceful.NotifyContext(context.Background())

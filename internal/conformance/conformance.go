@@ -48,9 +48,14 @@ func (w Weight) String() string {
 	return [...]string{"lost order", "second order", "wrong data", "rude"}[w]
 }
 
-// MostRequests is how many requests a call can have before its client counts as one that
-// never ends.
-const MostRequests = 5000
+// MostRequests is how many requests a call can have before its client counts as one that never ends. A
+// client may try an order for a day.
+func (k Kind) MostRequests() int {
+	if k.IsOrder() {
+		return 5000
+	}
+	return 500
+}
 
 // A Violation is a broken promise.
 type Violation struct {

@@ -365,7 +365,7 @@ func endsInADay(c *Call) (met bool, violation string) {
 				since.Round(time.Second))
 		}
 	}
-	if n := len(c.Exchanges); n >= MostRequests {
+	if n := len(c.Exchanges); n >= c.Kind.MostRequests() {
 		return true, fmt.Sprintf("After %d requests in %v, it was stopped. Do its waits grow?",
 			n, rounded(c.Exchanges[n-1].At.Sub(c.Began)))
 	}

@@ -242,7 +242,7 @@ func (c *Call) whyNotWhole() string {
 }
 
 func (c *Call) ends() (bool, string) {
-	if n := len(c.Exchanges); n >= MostRequests {
+	if n := len(c.Exchanges); n >= c.Kind.MostRequests() {
 		return true, fmt.Sprintf("After %d requests, it was stopped.", n)
 	}
 	for _, r := range c.Results {

@@ -195,7 +195,7 @@ func (s *Shop) take(r *http.Request, e *conformance.Exchange) (*conformance.Answ
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	call := s.current
-	if len(call.Exchanges) >= conformance.MostRequests {
+	if len(call.Exchanges) >= call.Kind.MostRequests() {
 		panic(http.ErrAbortHandler)
 	}
 	st := call.take(e)

@@ -202,7 +202,7 @@ func (m *Meeting) Open() {
 			url = "http://" + listener.Addr().String()
 		}
 		go v.server.Serve(listener)
-		v.transport = newTransport(way)
+		v.transport = newTransport(way, m.Kind)
 		v.client = m.run.New(url, v.transport)
 		m.visits = append(m.visits, v)
 	}
@@ -544,9 +544,9 @@ type transport struct {
 	left atomic.Int64
 }
 
-func newTransport(t *http.Transport) *transport {
+func newTransport(t *http.Transport, kind conformance.Kind) *transport {
 	limited := &transport{Transport: t}
-	limited.left.Store(conformance.MostRequests)
+	limited.left.Store(int64(kind.MostRequests()))
 	return limited
 }
 

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"example.com/storefront/internal/conformance"
@@ -25,6 +26,8 @@ const Processes = 16
 const (
 	mostOutput = 1 << 20         // bytes of a line
 	answersIn  = 2 * time.Minute // what it can do
+	soon       = 5 * time.Second // somebody may wonder
+	mostTail   = 2 << 10         // bytes of what it says before it dies
 	endsIn     = 2 * time.Second // of the end of its standard input
 )
 
@@ -32,19 +35,31 @@ const (
 var abilities = []string{"resume", "lists", "products", "fields", "history", "find"}
 
 // A brokenError says that a program does not do as docs/testing.md says.
-type brokenError struct{ text string }
+type brokenError struct{ asked, how, stderr string }
 
-func (e *brokenError) Error() string { return e.text }
+func (e *brokenError) Error() string { return e.asked + e.how + e.stderr }
 
-func broken(format string, args ...any) error {
-	return &brokenError{printable(fmt.Sprintf(format, args...))}
+func broken(format string, args ...any) *brokenError {
+	return &brokenError{how: printable(fmt.Sprintf(format, args...))}
+}
+
+// Same reports whether a program has broken off in the same way, whatever it was asked for.
+func Same(a, b error) bool {
+	x, _ := errors.AsType[*brokenError](a)
+	y, _ := errors.AsType[*brokenError](b)
+	return x != nil && y != nil && x.how == y.how
 }
 
 // Program starts a program to ask it what it can do, and returns what [Run.New] calls to make clients
 // of it, each of which is a process. When ctx is done, all end.
 func Program(ctx context.Context, command []string) (func(url string, way http.RoundTripper) *Client, error) {
 	p := &process{ctx: ctx, command: command, url: "http://127.0.0.1:9"} // where nobody is
+	waits := time.AfterFunc(soon, func() {
+		fmt.Fprintf(os.Stderr, "The program has not answered its first request so far, and has %v to do so. %s\n%s",
+			answersIn, flushes, p.said.String())
+	})
 	able, err := p.start()
+	waits.Stop()
 	if err = cmp.Or(err, p.end()); err != nil {
 		return nil, err
 	}
@@ -89,6 +104,54 @@ type process struct {
 	order request     // the last
 
 	printed string // the last line
+	said    stderr
+}
+
+// flushes is what a program does not that seems to answer nothing.
+const flushes = "Does it flush its standard output after each line?"
+
+// A stderr holds back the end of what a program says, so that it is shown once, and not among what others say:
+// on the own standard error when the program has answered, or in the error if it dies.
+type stderr struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (s *stderr) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = append(s.text, b...)
+	s.pass(mostTail)
+	return len(b), nil
+}
+
+// pass passes on all but the last n bytes.
+func (s *stderr) pass(n int) {
+	if more := len(s.text) - n; more > 0 {
+		os.Stderr.Write(s.text[:more])
+		s.text = append(s.text[:0], s.text[more:]...)
+	}
+}
+
+// Pass passes on what is held back.
+func (s *stderr) Pass() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pass(0)
+}
+
+// String returns what is held back.
+func (s *stderr) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return printable(strings.ToValidUTF8(string(s.text), "\ufffd"))
+}
+
+// Drop drops it.
+func (s *stderr) Drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = nil
 }
 
 // A request is a line that the program reads.
@@ -120,7 +183,7 @@ func (p *process) start() (able reply, err error) {
 	p.stop = stop
 	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
 	cmd.Env = append(os.Environ(), "STOREFRONT_URL="+p.url)
-	cmd.Stderr, cmd.WaitDelay = os.Stderr, time.Second
+	cmd.Stderr, cmd.WaitDelay = &p.said, time.Second
 	kill := inGroup(cmd)
 	output, printed := io.Pipe()
 	cmd.Stdout = printed
@@ -171,6 +234,7 @@ func (p *process) end() error {
 		err = broken("the program printed %q, for which it was not asked", conformance.Excerpt(line, 200))
 	}
 	p.stop()
+	p.said.Pass()
 	return err
 }
 
@@ -181,9 +245,16 @@ func (p *process) ask(ctx context.Context, what request) (got reply, err error) 
 	e.SetEscapeHTML(false)
 	e.Encode(what)
 	asked := strings.TrimSpace(text.String())
+	defer p.said.Pass()
 	go p.input.Write(text.Bytes()) // if it does not read, it does not answer
 	wrong := func(format string, args ...any) (reply, error) {
-		return reply{}, broken("when the program was asked for %s, it "+format, append([]any{asked}, args...)...)
+		err := broken(format, args...)
+		err.asked = printable("when the program was asked for " + asked + ", it ")
+		if said := strings.TrimSpace(p.said.String()); said != "" {
+			err.stderr = "\nThe last that it wrote to its standard error:\n    " + strings.ReplaceAll(said, "\n", "\n    ")
+			p.said.Drop()
+		}
+		return reply{}, err
 	}
 	select {
 	case line, ok := <-p.lines:
@@ -200,7 +271,8 @@ func (p *process) ask(ctx context.Context, what request) (got reply, err error) 
 		}
 		return got, nil
 	case <-ctx.Done():
-		return wrong("did not answer, and was stopped")
+		p.said.Pass()
+		return wrong("did not answer, and was stopped. %s", flushes)
 	}
 }
 

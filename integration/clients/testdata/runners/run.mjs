@@ -40,8 +40,8 @@ const shop = new Shop(STOREFRONT_URL, {
 const journal = JOURNAL && (await shop.journal(JOURNAL));
 const drafts = new Map();
 
-async function act({ can, item, qty, fields, list, product }) {
-  if (can) return { can: ["resume", "lists", "products", "fields", "history"] };
+async function act({ can, item, qty, fields, find, list, product }) {
+  if (can) return { can: ["resume", "lists", "products", "fields", "history", "find"] };
   if (list === "pending") return { ids: await journal.pending() };
   if (list) {
     const ids = [];
@@ -51,6 +51,10 @@ async function act({ can, item, qty, fields, list, product }) {
   if (product) return { name: (await shop.product(product)).name };
   if (journal) return { id: (await journal.order(item, qty && item, qty, { fields })).id };
   if (!drafts.has(item)) drafts.set(item, new Draft(item, qty, fields));
+  if (find) {
+    const found = await shop.findOrder(drafts.get(item));
+    return found ? { id: found.id } : { created: false };
+  }
   const { id } = await shop.order(drafts.get(item));
   drafts.delete(item);
   return { id };
@@ -61,7 +65,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   try {
     say({ ...ask, ...(await act(ask)) });
   } catch (err) {
-    const created = err instanceof Refused ? { created: false } : {};
+    const created = err instanceof Refused && !ask.find ? { created: false } : {};
     say({
       ...ask,
       error: err instanceof StorefrontError ? `${err.name}: ${err.message}` : `${err.stack}`,

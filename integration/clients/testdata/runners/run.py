@@ -42,7 +42,7 @@ def say(outcome):
 
 def do(ask):
     if "can" in ask:
-        return {"can": ["resume", "lists", "products", "fields", "history"]}
+        return {"can": ["resume", "lists", "products", "fields", "history", "find"]}
     if ask.get("list") == "pending":
         return {"ids": journal.pending()}
     if "list" in ask:
@@ -52,6 +52,9 @@ def do(ask):
     if journal:
         order = ask["item"] if "qty" in ask else None, ask.get("qty"), ask.get("fields")
         return {"id": journal.order(ask["item"], *order)["id"]}
+    if "find" in ask:
+        order = shop.find_order(drafts[ask["item"]])
+        return {"id": order["id"]} if order else {"created": False}
     draft = drafts.setdefault(ask["item"], storefront.Draft(ask["item"], ask["qty"], ask.get("fields")))
     order = shop.order(draft)
     del drafts[ask["item"]]
@@ -63,5 +66,5 @@ for line in sys.stdin:
     try:
         say({**ask, **do(ask)})
     except Exception as err:
-        created = {"created": False} if isinstance(err, storefront.Refused) else {}
+        created = {"created": False} if isinstance(err, storefront.Refused) and "find" not in ask else {}
         say({**ask, "error": f"{type(err).__name__}: {err}", **created})

@@ -27,15 +27,18 @@ fi
 
 while IFS= read -r ask; do
 	if [[ $ask == '{"can":'* ]]; then
-		echo '{"can":["resume","lists","products","fields","history"]}'
+		echo '{"can":["resume","lists","products","fields","history","find"]}'
 		continue
 	fi
-	mapfile -d '' -t asked < <(jq -j '(.list, .product, .item, .qty, .fields) | "\(. // "")\u0000"' <<<"$ask")
-	list=${asked[0]} product=${asked[1]} item=${asked[2]} qty=${asked[3]} fields=${asked[4]} ok=1
+	mapfile -d '' -t asked < <(jq -j '(.list, .product, .item, .qty, .fields, .find) | "\(. // "")\u0000"' <<<"$ask")
+	list=${asked[0]} product=${asked[1]} item=${asked[2]} qty=${asked[3]} fields=${asked[4]} find=${asked[5]} ok=1
 	if [[ $list == pending ]]; then
 		member='{ids: ($out | split("\n"))}' out=$(storefront pending 2>"$errors") || ok=''
 	elif [[ $list ]]; then
 		member='{ids: [$out | split("\n")[] | fromjson.id]}' out=$(storefront "$list" 2>"$errors") || ok=''
+	elif [[ $find ]]; then
+		member='if $out == "" then {created: false} else {id: $out | fromjson.id} end'
+		out=$(storefront find-order "$item" 2>"$errors") || ok=''
 	elif [[ $product ]]; then
 		member='{name: $out | fromjson.name}' out=$(storefront product "$product" 2>"$errors") || ok=''
 	else
@@ -48,7 +51,7 @@ while IFS= read -r ask; do
 		fi
 	fi
 	[[ $ok ]] || member='{error: ($error | rtrimstr("\n"))}'
-	[[ $(<"$errors") != Refused:* ]] || member+=' + {created: false}'
+	[[ $find || $(<"$errors") != Refused:* ]] || member+=' + {created: false}'
 	cat "$errors" >&2
 	# Neither is an argument, which has 128 KiB at most.
 	jq -c --rawfile out <(printf '%s' "$out") --rawfile error "$errors" ". + $member" <<<"$ask"
