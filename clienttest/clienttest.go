@@ -38,8 +38,8 @@
 // # Optional methods
 //
 // A client may also be a [Resumer], a [Patient], a [FieldsCreator], a [Lister], a [ProductGetter], a
-// [HistoryLister] and an [OrderFinder]. For those that it is not, the suite skips what they are needed for. The compiler reports
-// a method that is missing or mistyped where the test file has this line:
+// [HistoryLister] and an [OrderFinder]. For those that it is not, the suite skips what they are needed
+// for. The compiler reports a method that is missing or mistyped where the test file has this line:
 //
 //	var _ clienttest.Resumer = client{}
 package clienttest

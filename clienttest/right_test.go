@@ -273,7 +273,8 @@ func (c *client) walk(ctx context.Context, path, cursor string) ([]string, error
 	})
 }
 
-func (c *client) walkBy(path, cursor string, read func(target string) ([]string, string, error)) ([]string, error) {
+func (c *client) walkBy(path, cursor string,
+	read func(target string) ([]string, string, error)) ([]string, error) {
 	query := url.Values{"limit": {strconv.Itoa(c.limit)}}
 	return c.pages(path+"?"+query.Encode(), func(target string) (ids []string, next string, err error) {
 		if ids, next, err = read(target); next != "" {
@@ -285,7 +286,8 @@ func (c *client) walkBy(path, cursor string, read func(target string) ([]string,
 }
 
 // pages returns the items of all pages, each of which read returns with the target of the next, or "".
-func (c *client) pages(target string, read func(target string) ([]string, string, error)) (ids []string, _ error) {
+func (c *client) pages(target string,
+	read func(target string) ([]string, string, error)) (ids []string, _ error) {
 	for target != "" {
 		some, next, err := read(target)
 		if err != nil {
@@ -518,7 +520,7 @@ var rightClients = []struct {
 		}
 	}},
 	{"it says that nothing was created if the first answer is final and to what it sent", func(c *client) {
-		onWay := regexp.MustCompile("idempotency-key-(missing|invalid)|unsupported-media-type|invalid-query|not-found")
+		onWay := regexp.MustCompile("key-(missing|invalid)|unsupported-media-type|invalid-query|not-found")
 		c.refused = func(tries int, open *openError) error {
 			if tries == 0 && !onWay.MatchString(open.text) {
 				return fmt.Errorf("%w: %w", clienttest.ErrNotCreated, open)

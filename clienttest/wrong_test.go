@@ -292,7 +292,7 @@ var wrongClients = []wrongClient{
 		}
 	}, []string{"lookup", "whole-list"}},
 	{"a list may go round", func(c *client) { c.round = true }, []string{"each-once", "walk-ends"}},
-	{"IDs that look like numbers are numbers", pages(func(ids []string, next string, err error) ([]string, string, error) {
+	{"IDs may be numbers", pages(func(ids []string, next string, err error) ([]string, string, error) {
 		for i, id := range ids {
 			if n, err := strconv.Atoi(id); err == nil {
 				ids[i] = strconv.Itoa(n)

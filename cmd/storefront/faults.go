@@ -29,8 +29,8 @@ type trial struct {
 
 func defineTrial() *trial {
 	t := new(trial)
-	flag.Func("faults", "try a client, the program behind the flags, with faults; the `number` decides what is left to "+
-		"chance; list prints the faults instead", func(text string) (err error) {
+	flag.Func("faults", "try a client, the program behind the flags, with faults; the `number` decides what is left "+
+		"to chance; list prints the faults instead", func(text string) (err error) {
 		if t.list = text == "list"; !t.list {
 			t.seed, err = strconv.ParseUint(text, 0, 64)
 		}
@@ -160,7 +160,8 @@ func (t *trial) run(ctx context.Context, out io.Writer) (status int) {
 		f.print(out, run)
 		status = 1
 	}
-	died := slices.DeleteFunc(slices.Clone(all), func(m *drive.Meeting) bool { return m.Err == nil || ctx.Err() != nil })
+	died := slices.DeleteFunc(slices.Clone(all),
+		func(m *drive.Meeting) bool { return m.Err == nil || ctx.Err() != nil })
 	for len(died) > 0 {
 		first, others := died[0], []string(nil)
 		died = slices.DeleteFunc(died[1:], func(m *drive.Meeting) bool {

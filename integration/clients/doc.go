@@ -10,8 +10,9 @@
 //	{"can":["resume","lists"]}          {"can":["resume","lists","products","fields","history","find"]}
 //
 // or has an error, whose kind comes first. An order may have fields, which are text. An order that has
-// failed is gone on with if it comes again, or looked for if it comes with find. With JOURNAL, a folder, orders are placed through a journal,
-// under their items; the list pending is that of its drafts, and without qty, it goes on with the order.
+// failed is gone on with if it comes again, or looked for if it comes with find. With JOURNAL, a folder,
+// orders are placed through a journal, under their items; the list pending is that of its drafts, and without
+// qty, it goes on with the order.
 // STOREFRONT_ACCOUNT is the account, and sent as Authorization. STOREFRONT_PATIENCE is for how many
 // seconds it goes on with an order. With STEPS, a file, a line is added to it before each step with which
 // the journal writes, and the runner kills itself before the step whose number is in KILL. With SLEEPS, it

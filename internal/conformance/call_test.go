@@ -175,7 +175,8 @@ func TestWhereOrdersDiffer(t *testing.T) {
 		{`{"item":"` + long + `a"}`, `{"item":"` + long + `b"}`, "x" + `b" in place of …` + long[:mostShown/2] + `a"`},
 		{`{"item":"a"}`, "item=a", "item=a is no JSON object"},
 	} {
-		if says := difference([]byte(row.want), []byte(row.got)); !strings.HasSuffix(says, row.says) || (says == "") != (row.says == "") {
+		says := difference([]byte(row.want), []byte(row.got))
+		if !strings.HasSuffix(says, row.says) || (says == "") != (row.says == "") {
 			t.Errorf("%.99s, %.99s: %q, want %q", row.want, row.got, says, row.says)
 		}
 	}
@@ -190,7 +191,8 @@ func TestStoryShowsBodiesWhole(t *testing.T) {
 	}
 	c := &Call{Kind: Orders, Exchanges: []*Exchange{e(first), e(first), e(second)}}
 	c.Exchanges[0].Created, c.Exchanges[0].Held = "ord_1", true
-	for _, want := range []string{`two  spaces ","qty":2}`, "2. POST /v1/orders  the body of 1\n", `two  spaces ","qty":3}`,
+	for _, want := range []string{`two  spaces ","qty":2}`,
+		"2. POST /v1/orders  the body of 1\n", `two  spaces ","qty":3}`,
 		"held up, and created the order ord_1 later\n", "the shop has ord_1\n"} {
 		if story := c.Story(); strings.Count(story, want) != 1 {
 			t.Errorf("%q is not there once:\n%s", want, story)

@@ -13,7 +13,8 @@ import (
 
 var orderChecks = []*Check{
 	{"request", LostOrder, "Each try is a request that the service takes.",
-		"The shop delivers what is in a request, which nobody has ordered, or refuses it, and delivers nothing.", orderRequest, nil},
+		"The shop delivers what is in a request, which nobody has ordered, or refuses it, and delivers nothing.",
+		orderRequest, nil},
 	{"one-key", SecondOrder, "All tries of an order have one key, which is made before the first.",
 		"An order whose answer is lost may be there. With another key, the next try creates a second one, " +
 			"and the shop delivers twice.", oneKey, nil},
@@ -43,8 +44,8 @@ var orderChecks = []*Check{
 	{"not-created", SecondOrder, "A client says that nothing was created only if no try has created the order.",
 		"The order is there. The program believes that it is not, and places it again, or tells its customer so.",
 		eachOf((*Call).parts, notCreated), nil},
-	{"no-refusal", LostOrder, "A problem that a right request cannot have, such as idempotency-key-missing, is no refusal " +
-		"of the order: something on the way has changed the request.",
+	{"no-refusal", LostOrder, "A problem that a right request cannot have, such as idempotency-key-missing, is " +
+		"no refusal of the order: something on the way has changed the request.",
 		"A proxy drops a header, and the program tells its customers that the shop does not take their orders.",
 		eachOf((*Call).parts, noRefusal), nil},
 	{"agreement", SecondOrder, "In the end, the shop has one order at most.",
@@ -295,8 +296,8 @@ func noRefusal(c *Call, _ int, p part) (met bool, violation string) {
 	last := p.tries[len(p.tries)-1]
 	changed := !last.FromService && last.Answer.toAnother()
 	if changed && errors.Is(p.result.Err, ErrNotCreated) {
-		return true, fmt.Sprintf("%s gives the order up as one that was not created, but the answer to request %d is not "+
-			"one to what the client sent: %s", p.result.Name, c.number(last), last.Answer.why())
+		return true, fmt.Sprintf("%s gives the order up as one that was not created, but the answer to request "+
+			"%d is not one to what the client sent: %s", p.result.Name, c.number(last), last.Answer.why())
 	}
 	return changed, ""
 }

@@ -54,8 +54,8 @@ var productChecks = []*Check{
 var lookupChecks = []*Check{
 	{"lookup-request", WrongData, "An order is looked for by a request that the service takes, and none is sent.",
 		"Something else is read, or nothing.", (*Call).readsRightly, nil},
-	{"lookup", SecondOrder, "Only a page says of a key what order it has, or that it has none: a 200 with a JSON object " +
-		"that has data, an array, and has_more, a boolean.",
+	{"lookup", SecondOrder, "Only a page says of a key what order it has, or that it has none: a 200 with a JSON " +
+		"object that has data, an array, and has_more, a boolean.",
 		"The program believes that there is no order, and places it again, or it takes another for it.",
 		eachOf(results, looksUp), nil},
 	{"finds", WrongData, "A look that is answered does not fail.", "Nobody learns whether there is an order.",

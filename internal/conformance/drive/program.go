@@ -55,7 +55,7 @@ func Same(a, b error) bool {
 func Program(ctx context.Context, command []string) (func(url string, way http.RoundTripper) *Client, error) {
 	p := &process{ctx: ctx, command: command, url: "http://127.0.0.1:9"} // where nobody is
 	waits := time.AfterFunc(soon, func() {
-		fmt.Fprintf(os.Stderr, "The program has not answered its first request so far, and has %v to do so. %s\n%s",
+		fmt.Fprintf(os.Stderr, "The program has not answered its first request so far, and has %v for it. %s\n%s",
 			answersIn, flushes, p.said.String())
 	})
 	able, err := p.start()
