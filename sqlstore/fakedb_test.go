@@ -154,7 +154,7 @@ type fakeDB struct {
 
 	silent atomic.Int32  // how many of the first connections get no answers
 	away   atomic.Bool   // the server says that it is starting up
-	asks   time.Duration // how long a connection is idle before the driver asks whether the server is there; 0: it does not ask
+	asks   time.Duration // after how long without use the driver asks whether the server is there; 0: never
 
 	mu       sync.Mutex
 	conns    []*fakeConn
@@ -217,32 +217,36 @@ var (
 	subjected = regexp.MustCompile(`(?:FROM|INTO|UPDATE) storefront_(\w+)`)
 )
 
-// known are the kinds of statements by how these begin, but for those of one table.
+// known are the kinds of statements by how these begin, but for those of one table. A NOTE is of an argument,
+// if it has one.
 var known = [][2]string{
 	{"BEGIN", "BEGIN"}, {"COMMIT", "COMMIT"}, {"ROLLBACK TO ", "ROLLBACK TO"}, {"ROLLBACK", "ROLLBACK"},
 	{"SAVEPOINT ", "SAVEPOINT"}, {"RELEASE ", "RELEASE"}, {"PING", "PING"}, {"NOTIFY ", "NOTIFY"},
-	{"note ", "NOTE"}, {"INSERT INTO outbox", "NOTE"}, // of an argument, if it has one
-	{"SELECT version()", "VERSION"}, {"SELECT @@sql_select_limit, ", "LIMIT"}, {"SHOW VARIABLES ", "VARIABLES"},
+	{"note ", "NOTE"}, {"INSERT INTO outbox", "NOTE"}, {"SELECT version()", "VERSION"},
+	{"SELECT @@sql_select_limit, ", "LIMIT"}, {"SHOW VARIABLES ", "VARIABLES"},
 	{"SHOW STATUS ", "VARIABLES"}, {"SHOW REPLICA STATUS", "SOURCE"}, {"SELECT decode(", "BYTES"},
-	{"SELECT quote_ident(current_schema())", "SCHEMA"}, {"SELECT coalesce(bool_and(has_function_privilege(", "EMITS"},
-	{"SELECT (SELECT file FROM pragma_database_list", "PRAGMAS"}, {"WITH RECURSIVE c AS (SELECT c.oid", "CATALOG"},
-	{"SELECT c.table_name, ", "CATALOG"}, {"SELECT m.name, ", "CATALOG"}, {"SELECT pg_logical_emit_message(", "EMIT"},
+	{"SELECT quote_ident(current_schema())", "SCHEMA"},
+	{"SELECT coalesce(bool_and(has_function_privilege(", "EMITS"},
+	{"SELECT (SELECT file FROM pragma_database_list", "PRAGMAS"},
+	{"WITH RECURSIVE c AS (SELECT c.oid", "CATALOG"}, {"SELECT c.table_name, ", "CATALOG"},
+	{"SELECT m.name, ", "CATALOG"}, {"SELECT pg_logical_emit_message(", "EMIT"},
 	{"SELECT CAST(pg_postmaster_start_time()", "SERVER"},
 	{"SELECT CONCAT(@@hostname, ':', @@port, ', server_id ', @@server_id) FOR UPDATE", "WRITER"},
 	{"SELECT CONCAT(@@hostname", "SERVER"}, {"SELECT concat_ws(' ', pg_postmaster_start_time()", "SERVERS"},
-	{"SELECT CONCAT_WS(' ', @@hostname", "SERVERS"}, {"SELECT CAST(", "CLOCK"}, {"SELECT TIMESTAMPDIFF(", "CLOCK"},
-	{"SELECT key_hash FROM storefront_orders ", "TAKEN"}, {"SELECT id, CASE ", "DUE KEYS"},
+	{"SELECT CONCAT_WS(' ', @@hostname", "SERVERS"}, {"SELECT CAST(", "CLOCK"},
+	{"SELECT TIMESTAMPDIFF(", "CLOCK"}, {"SELECT key_hash FROM storefront_orders ", "TAKEN"},
+	{"SELECT id, CASE ", "DUE KEYS"}, {"SELECT key_hash, CASE ", "DUE KEYS"},
+	{"SELECT CASE WHEN i.indisvalid ", "INDEX"}, {"SELECT 'ready' FROM ", "INDEX"},
 	{"SELECT id FROM storefront_orders WHERE key_hash = ", "LAST"},
-	{"SELECT key_hash, CASE ", "DUE KEYS"}, {"SELECT CASE WHEN i.indisvalid ", "INDEX"}, {"SELECT 'ready' FROM ", "INDEX"},
 	{"SELECT id, item, qty, fields, created_ms, scope FROM storefront_orders ", "ORDERS"},
 	{"CREATE INDEX ", "MAKE INDEX"}, {"DROP INDEX ", "DROP INDEX"}, {"SELECT 1", "PROBE"},
 }
 
 // ofTables are the kinds of statements by their table and verb. The other tables have resources.
 var ofTables = map[string]string{
-	"schema SELECT": "TABLES", "schema UPDATE": "FORGOTTEN", "orders INSERT": "INSERT", "orders SELECT": "REPLAY",
-	"orders UPDATE": "FORGET", "replays INSERT": "SETTLE", "users INSERT": "PUT", "users DELETE": "DELETE",
-	"users SELECT": "READ", "products SELECT": "READ", "widgets SELECT": "READ",
+	"schema SELECT": "TABLES", "schema UPDATE": "FORGOTTEN", "orders INSERT": "INSERT",
+	"orders SELECT": "REPLAY", "orders UPDATE": "FORGET", "replays INSERT": "SETTLE", "users INSERT": "PUT",
+	"users DELETE": "DELETE", "users SELECT": "READ", "products SELECT": "READ", "widgets SELECT": "READ",
 }
 
 // kindOf returns a word for what a statement does, or "" if the statement is unknown. It goes
@@ -321,7 +325,8 @@ func newServer(engine engine) *server {
 		"TABLES":  []driver.Value{int64(1), int64(1)}, // their version, and the oldest that may use them
 		"SERVER":  "the server", "SERVERS": "the server", "WRITER": "the server",
 	}
-	for _, kind := range []string{"SOURCE", "READ", "PING", "PROBE", "NOTIFY", "DUE KEYS", "FORGET", "FORGOTTEN"} { // no key is due
+	// No key is due.
+	for _, kind := range []string{"SOURCE", "READ", "PING", "PROBE", "NOTIFY", "DUE KEYS", "FORGET", "FORGOTTEN"} {
 		s.says[kind] = [][]driver.Value{}
 	}
 	return s
@@ -628,7 +633,8 @@ func (c *fakeConn) refuse(sent *call) error {
 	full := c.tx != nil && sent.fate == aborted // the disk of SQLite
 	switch {
 	case c.tx == nil:
-	case c.engine == mysql && sent.kind != "ROLLBACK", c.engine == postgres && sent.kind == "COMMIT", c.engine == sqlite && full:
+	case c.engine == mysql && sent.kind != "ROLLBACK", c.engine == postgres && sent.kind == "COMMIT",
+		c.engine == sqlite && full:
 		c.abort()
 	case c.engine == postgres:
 		c.tx.failed = true
