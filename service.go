@@ -668,12 +668,8 @@ var year10000 = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 // the call has created or found. The error names nothing that was ordered, as it is logged.
 //
 // A replay is answered if its fields have the value of those that were sent, in whatever form a database has
-// kept them since: the order is there, and a retry would never learn of it otherwise. The answer has what is
-// stored, as a read has, whatever form this request has.
+// kept them since, as the order is there. The answer has those that are kept, as a read has.
 func checkStored(stored, order Order) (Order, error) {
-	if stored.Equal(order) {
-		return stored, nil // created as it was proposed
-	}
 	isNew, at, err := stored.ID == order.ID, stored.CreatedAt, checkID(stored.ID)
 	fields, same := stored.Fields.valued(order.Fields)
 	switch method := "CreateOrder"; {
@@ -683,16 +679,13 @@ func checkStored(stored, order Order) (Order, error) {
 		err = broken(method, "an order with another item or quantity than was sent")
 	case !same || isNew && stored.Fields != order.Fields:
 		err = broken(method, "an order with other fields than were sent, or a new one with fields in another form")
-	case isNew:
+	case isNew && !at.Equal(order.CreatedAt):
 		err = broken(method, "the order that it was given, but with CreatedAt %v", at)
 	case !at.After(time.Time{}) || !at.Before(year10000): // which RFC 3339 cannot write
 		err = broken(method, "an order with CreatedAt %v", at)
 	}
-	if err != nil {
-		return Order{}, err
-	}
 	stored.Fields = fields
-	return stored, nil
+	return stored, err
 }
 
 func (g guardedStore) GetProduct(ctx context.Context, id string) (product Resource, err error) {

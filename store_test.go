@@ -135,10 +135,7 @@ func TestResourceIsImmutable(t *testing.T) {
 	made := MustResource("a", json.RawMessage(given))
 	var read Resource
 	must.OK(t, read.UnmarshalJSON(text))
-	rendered, err := made.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rendered := must.Get(made.MarshalJSON())(t)
 	copied := read
 	for _, bad := range []string{`null`, `["id"]`, `{"id":"\n"}`, "\ufeff{\"id\":\"a\"}"} {
 		if err := read.UnmarshalJSON([]byte(bad)); err == nil || !read.Equal(copied) {
@@ -204,9 +201,7 @@ func TestOrdersReturnsACopyInTheSequenceOfCreation(t *testing.T) {
 	for i := range 3 * ordersPerBlock {
 		order := Order{ID: fmt.Sprint("ord_", i), Item: "teapot", Qty: int64(i),
 			CreatedAt: time.Unix(int64(i), 0)}
-		if _, err := m.CreateOrder(t.Context(), IdempotencyKey{Value: order.ID}, order); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.CreateOrder(t.Context(), IdempotencyKey{Value: order.ID}, order))(t)
 		want = append(want, order)
 	}
 	orders := m.Orders()
