@@ -84,7 +84,8 @@ func (tx *connTx) commit(ctx context.Context) error {
 func (tx *connTx) endWith(ctx context.Context) func() {
 	stop := context.AfterFunc(ctx, tx.cancel)
 	return func() {
-		if !stop() {
+		if !stop() || ctx.Err() != nil { // ctx may be done, and the func of AfterFunc not have begun
+			tx.cancel()
 			tx.closing = true
 		}
 	}
