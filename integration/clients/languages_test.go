@@ -194,13 +194,14 @@ func cut(percent int, chunked bool) firstAnswer {
 	}
 }
 
-// floods answers with a body and white space, as fast as it is read. No client needs to read 32 MiB.
+// floods answers with a body and white space, as fast as it is read. No client needs to read more than is under
+// way in a connection: on Linux, up to 36 MiB.
 func floods(status int, body string) firstAnswer {
 	return func(s *clientShop, w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		io.WriteString(w, body)
 		space := bytes.Repeat([]byte(" "), 1<<16)
-		for range 512 {
+		for range 1024 {
 			if _, err := w.Write(space); err != nil {
 				return
 			}
