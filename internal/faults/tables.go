@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -289,19 +290,24 @@ var noPages = []string{`{"page":"sign in"}`, `{}`, `null`, `[]`, `{"data":null}`
 var Unanswered = &Fault{Final: true, forever: true,
 	steps: always(step{held: true, delivery: conformance.NoAnswer}, says(403, html))}
 
-// The order has arrived when the client looks for it. Where nothing is wrong, it looks before that, too.
-var lookupFaults = []Fault{
-	{Name: "nothing is wrong"},
-	{Name: "503 with Retry-After", steps: func(d Dice) []step { return []step{unavailable(d.retryAfter())} }},
-	{Name: "429 with Retry-After", steps: func(d Dice) []step {
-		return []step{says(429, html, "Retry-After", d.retryAfter())}
-	}},
+// readFaults are of any answer to a read that is no list.
+var readFaults = []Fault{
 	{Name: "the answer is cut", steps: cuts(conformance.CutBody)},
 	{Name: "the answer is lost", steps: always(comes(conformance.NoAnswer))},
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},
 	{Name: "the answer has no end, as fast as it is read", steps: always(comes(conformance.Flood))},
 	{Name: "102 and 103, and other 1xx, before the answer", steps: always(interim)},
 	{Name: "100 Continue, which nobody has asked for", forever: true, steps: always(continued)},
+}
+
+// The order has arrived when the client looks for it. Where nothing is wrong, it looks before that, too.
+var lookupFaults = slices.Concat([]Fault{
+	{Name: "nothing is wrong"},
+	{Name: "503 with Retry-After", steps: func(d Dice) []step { return []step{unavailable(d.retryAfter())} }},
+	{Name: "429 with Retry-After", steps: func(d Dice) []step {
+		return []step{says(429, html, "Retry-After", d.retryAfter())}
+	}},
+}, readFaults, []Fault{
 	{Name: "200 with no page", variants: each(saysJSON(200), append(noPages, signIn)...)},
 	{Name: "204", steps: always(says(204, ""))},
 	{Name: "304 that was not asked for", steps: always(says(304, ""))},
@@ -309,7 +315,7 @@ var lookupFaults = []Fault{
 	{Name: "a proxy forbids", Final: true, variants: each(status(html), "403", "404", "410")},
 	{Name: "the shop lets no orders be read", Final: true,
 		steps: always(problem(404, "not-found", "No resource has this path.", ""))},
-}
+})
 
 // linked adds a link before that to the next page, as a program around the service may.
 func linked(a *conformance.Answer) {
@@ -324,7 +330,7 @@ func linked(a *conformance.Answer) {
 const Missing = "there is no such product"
 
 // The client reads a product, whose name then changes, and reads it again.
-var productFaults = []Fault{
+var productFaults = slices.Concat([]Fault{
 	{Name: "nothing is wrong"},
 	{Name: "the answer has an Age", pause: 2 * time.Second,
 		steps: always(step{times: 1, edit: func(a *conformance.Answer) {
@@ -342,12 +348,7 @@ var productFaults = []Fault{
 	{Name: "429", steps: func(d Dice) []step {
 		return []step{says(429, html, "Retry-After", d.retryAfter())}
 	}},
-	{Name: "the answer is cut", steps: cuts(conformance.CutBody)},
-	{Name: "the answer is lost", steps: always(comes(conformance.NoAnswer))},
-	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},
-	{Name: "the answer has no end, as fast as it is read", steps: always(comes(conformance.Flood))},
-	{Name: "102 and 103, and other 1xx, before the answer", steps: always(interim)},
-	{Name: "100 Continue, which nobody has asked for", forever: true, steps: always(continued)},
+}, readFaults, []Fault{
 	{Name: "200 with a page to sign in", steps: always(says(200, signIn), says(200, signIn))},
 	{Name: "200 with JSON that is no product",
 		variants: times(2, each(saysJSON(200), `null`, `[]`, `"teapot"`, ``))},
@@ -358,7 +359,7 @@ var productFaults = []Fault{
 	{Name: "an outage between", takes: Days, Final: true, forever: true,
 		steps: always(served, says(503, html))},
 	{Name: Missing, Final: true},
-}
+})
 
 // controlled is a step whose answer, the service's, has this Cache-Control.
 func controlled(value string) step {
