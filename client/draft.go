@@ -20,7 +20,8 @@ import (
 )
 
 // A Draft is an order to place, with its Idempotency-Key: sent any number of times, by any number
-// of processes, it becomes one order at most. Keep it until you know what became of it. Its methods may be called concurrently.
+// of processes, it becomes one order at most. Keep it until you know what became of it. Its methods
+// may be called concurrently.
 type Draft struct {
 	key  string
 	body string // of the request: it is sent and kept byte for byte
@@ -113,9 +114,9 @@ func (d *Draft) Fields() storefront.Fields { return d.fields }
 
 // Lifetime is for how long a draft is sent, as the service may forget its key an hour later
 // (storefront.KeyLifetime), and a try after that could create a second order. Clocks that differ by up to
-// an hour do no harm. A draft from more than an hour ahead is never sent again, and a draft of a call that has
-// seen by the Date of an answer that the clock is wrong not by a later process. A journal notes both; the text
-// that a program has kept before says neither, so do not keep it then.
+// an hour do no harm. A draft from more than an hour ahead is never sent again, and a draft of a call that
+// has seen by the Date of an answer that the clock is wrong not by a later process. A journal notes both; the
+// text that a program has kept before says neither, so do not keep it then.
 //
 // It begins with the first try, or when a program has asked for the draft's text, as whoever has that may
 // send it. A draft that [Journal.Put] has kept begins when the journal sends it.
