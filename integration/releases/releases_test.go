@@ -39,7 +39,8 @@ var promises = []promise{
 	{"tags", recordTags, checkTags},
 	{"fingerprints", recordFingerprints, checkFingerprints},
 	{"vschema", recordVSchema, checkVSchema},
-	{"programs", recordPrograms, checkPrograms},
+	listed("programs", programs),
+	listed("metrics", metricNames),
 	{"database", recordSQLite, checkSQLite}, // up to here they need nothing
 	{"api", nil, checkAPI},
 	{"postgresql", postgres.record, postgres.check},
@@ -69,9 +70,9 @@ func TestRecord(t *testing.T) {
 	}
 	if *version != "" {
 		t.Setenv(need.Variable, "all")
-		if v := "v" + *version; semver.Canonical(v) != v || semver.Prerelease(v) != "" ||
+		if v := "v" + *version; semver.Canonical(v) != v ||
 			last != questions && semver.Compare(v, "v"+filepath.Base(last)) <= 0 {
-			t.Fatalf("%s is not the version of a release above %s", *version, filepath.Base(last))
+			t.Fatalf("%s is not a version above %s", *version, filepath.Base(last))
 		}
 		if !t.Run("earlier releases", TestReleasesHold) {
 			return
@@ -98,17 +99,14 @@ func TestRecord(t *testing.T) {
 // questions is in place of a last release for the first one: it has what is asked, and no answers.
 const questions = "questions"
 
-// releases returns the folders of the releases, the oldest first. CHANGELOG.md lists the same, and
-// prereleases, of which nothing is kept.
+// releases returns the folders of the releases, the oldest first. CHANGELOG.md lists the same.
 func releases(t *testing.T) (folders []string) {
 	t.Helper()
 	folders = must.Get(filepath.Glob("testdata/*"))(t)
 	var listed []string
 	heading := regexp.MustCompile(`(?m)^## \[([0-9][^]]*)\]`)
 	for _, m := range heading.FindAllStringSubmatch(read(t, root+"/CHANGELOG.md"), -1) {
-		if semver.Prerelease("v"+m[1]) == "" {
-			listed = append(listed, "testdata/"+m[1])
-		}
+		listed = append(listed, "testdata/"+m[1])
 	}
 	byVersion := func(a, b string) int { return semver.Compare("v"+filepath.Base(a), "v"+filepath.Base(b)) }
 	slices.SortFunc(folders, byVersion)
