@@ -16,21 +16,21 @@ import (
 	"example.com/storefront/clienttest"
 )
 
+// TestClient has several seeds decide what the faults leave to chance.
 func TestClient(t *testing.T) {
-	clienttest.RunSynctest(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
-		return &tested{newClient(t, service), nil}
-	})
-}
-
-// TestJournal has several seeds decide what the faults leave to chance.
-func TestJournal(t *testing.T) {
 	seed := flag.Lookup("clienttest.seed").Value
 	defer seed.Set(seed.String())
 	for n := range 3 {
 		seed.Set(fmt.Sprint(n + 1))
-		t.Run(seed.String(), func(t *testing.T) { clienttest.RunSynctest(t, newJournaled) })
+		t.Run(seed.String(), func(t *testing.T) {
+			clienttest.RunSynctest(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
+				return &tested{newClient(t, service), nil}
+			})
+		})
 	}
 }
+
+func TestJournal(t *testing.T) { clienttest.RunSynctest(t, newJournaled) }
 
 func TestClientInRealTime(t *testing.T) { clienttest.Run(t, newJournaled) }
 
