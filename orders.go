@@ -95,7 +95,7 @@ func (o Order) Equal(other Order) bool {
 
 // A Refusal is the error with which a [Store] refuses an order that it would
 // otherwise create. The service answers 422 Unprocessable Content and leaves the
-// key free. What does not follow its rules is not sent, and that is logged.
+// key free. Fields that break these rules are dropped and logged.
 type Refusal struct {
 	Reason  string // a code of the program's own, for programs: 1 to 64 of a-z, 0-9 and -, or ""
 	Detail  string // for people: at most 1,000 bytes of UTF-8 without control or noncharacters, or ""

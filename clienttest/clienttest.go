@@ -179,7 +179,7 @@ func RunProgram(t *testing.T, command ...string) {
 	run(t, &suite{Run: drive.Run{New: newClient, Pace: realTime(), Seed: *seed}, places: drive.Processes})
 }
 
-// realTime leaves out what takes most of a minute if the test is to be short.
+// realTime leaves out what takes most of a minute with -short.
 func realTime() faults.Pace {
 	if testing.Short() {
 		return faults.Seconds

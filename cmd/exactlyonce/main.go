@@ -10,8 +10,8 @@
 //		[-fields '{"note":"order {key}"}'] [-header 'Authorization: Bearer …']
 //
 // A URL has the prefix of the service, such as http://a:8080/shop, and not /v1/orders. Without
-// -item, each order is of an item of its own. If the shop knows its items and refuses others,
-// name one of them, of which it has 5 pieces in stock for each order. If its orders have fields, such as
+// -item, each order is of an item of its own. If the shop refuses items that it does not know,
+// name one that it has, with 5 pieces in stock for each order. If its orders have fields, such as
 // an address, say which: in them, {key} stands for the key of each order.
 //
 // It sends one order first, and the others only once a URL has acknowledged that. If

@@ -33,7 +33,7 @@
 // requests in flight, for up to a minute, and exits; a second signal ends it at
 // once. After SIGTERM it first serves for the time of -shutdown-delay, a second unless it is
 // set, and closes the connection after each answer, so that a client that keeps connections
-// and never retries sees none break if it sends anything in that time. The exit status is 2
+// and never retries loses no request if it sends one in that time. The exit status is 2
 // for a bad flag or file, and 1 for any other failure.
 package main
 

@@ -25,7 +25,7 @@ type Call struct {
 	Began     time.Time
 	Exchanges []*Exchange
 
-	Want storefront.Order // what is to be ordered, if it is known
+	Want storefront.Order // the order, if it is known
 	// Patience is for how long the client goes on with an order, before it returns an error and
 	// leaves the rest to a queue. If it is 0, nothing goes on by itself.
 	Patience time.Duration

@@ -5,7 +5,7 @@
 #
 #   export STOREFRONT_URL=http://localhost:8080
 #   export STOREFRONT_JOURNAL=orders            # a folder
-#   ./storefront.sh order 'basket 17' teapot 2  # prints one order, whatever is killed meanwhile
+#   ./storefront.sh order 'basket 17' teapot 2  # prints one order, even if this is killed
 #   ./storefront.sh order 'basket 17'           # goes on with it
 #   ./storefront.sh order 18 teapot 2 '{"note":"for Ada"}'  # with fields, which are an object of JSON
 #   ./storefront.sh pending                     # prints the names of drafts of which nobody knows what became,

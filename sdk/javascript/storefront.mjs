@@ -3,7 +3,7 @@
 //
 //   const shop = new Shop("http://localhost:8080");
 //   const journal = await shop.journal("orders"); // a folder; in a browser, a database
-//   const order = await journal.order("basket 17", "teapot", 2); // one order, whatever is killed meanwhile
+//   const order = await journal.order("basket 17", "teapot", 2); // one order, even if this is killed
 
 /**
  * @typedef {{ id: string, [member: string]: any }} Item of a list, or a product

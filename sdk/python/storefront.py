@@ -2,7 +2,7 @@
 
     shop = Shop("http://localhost:8080")
     journal = shop.journal("orders")                 # a folder
-    order = journal.order("basket 17", "teapot", 2)  # one order, whatever is killed meanwhile
+    order = journal.order("basket 17", "teapot", 2)  # one order, even if this is killed
 
 It keeps the rules of docs/wire.md, "How to retry well".
 """
@@ -76,9 +76,9 @@ class Unknown(StorefrontError):
 
 
 class Draft:
-    """An order that is to be placed, with its key. However often it is sent, it is one order at most. Make
-    it when the order is to be sent, as it can be sent for 23 hours, and store its JSON before it is, with
-    the shop and the account that it is for.
+    """An order before it is placed, with its key. However often it is sent, it is one order at most. Make it
+    just before the order is sent, as it can be sent for 23 hours, and store its JSON first, with the shop and
+    the account that it is for.
 
     fields are an object of the shop's own, or the text of one, which is sent as it is."""
 
