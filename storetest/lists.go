@@ -165,8 +165,9 @@ func (l list) cause(usual, position string, got []string) string {
 	return usual
 }
 
-const collation = "a comparison that goes by language, ignores case, accents or spaces, or compares " +
-	"UTF-16. In PostgreSQL, use COLLATE \"C\" or BYTEA; in MySQL, a _bin collation or VARBINARY."
+const collation = "no order, or that of insertion; or a comparison that goes by language, ignores case, " +
+	"accents or spaces, or compares UTF-16. In PostgreSQL, use COLLATE \"C\" or BYTEA; in MySQL, a _bin " +
+	"collation or VARBINARY."
 
 func (l list) checkOrder(t *test) {
 	store := t.newStore(l.contents(resources(trickyIDs)))

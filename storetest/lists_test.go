@@ -34,6 +34,9 @@ var wrongLists = []wrongStore{
 	{"order without case", func(s *store) {
 		s.compareInMemory(ignoringCase, strings.Compare)
 	}, []string{inOrder}, `COLLATE "C"`},
+	{"order by another member", func(s *store) {
+		s.compareInMemory(func(a, b string) int { return cmp.Compare(len(a), len(b)) }, strings.Compare)
+	}, []string{inOrder, first, gone}, "no order, or that of insertion"},
 	{"positions without case", func(s *store) {
 		s.compareInMemory(strings.Compare, ignoringCase)
 	}, []string{begin}, "compares in another way than by bytes"},
