@@ -183,7 +183,8 @@ func (t *trial) run(ctx context.Context, out io.Writer) (status int) {
 		case ctx.Err() != nil && m.Err != nil: // stopped
 			status = cmp.Or(status, 3)
 		case stuck:
-			fmt.Fprintf(out, "\n%s/%s: the program did not say what came of it\n", m.Kind, m.Fault.Name)
+			fmt.Fprintf(out, "\n%s/%s: the program did not say what came of it within 2 minutes "+
+				"of its last request: has each try a limit?\n", m.Kind, m.Fault.Name)
 			status = cmp.Or(status, 3)
 		}
 	}

@@ -76,7 +76,7 @@ func client(how string) {
 }
 
 func die() {
-	fmt.Fprintln(os.Stderr, "last words")
+	fmt.Fprintln(os.Stderr, "last\twords")
 	os.Exit(3)
 }
 
@@ -124,8 +124,8 @@ func TestProgramIsJudged(t *testing.T) {
 		{"has a hash as its key", 1, `--- FAIL: orders/.*/own-key\n`},
 		{"errs", 1, `orders: the faults were not tried, as the client fails where nothing is wrong\n`},
 		{"dies", 1, `asked for {"item":"teapot","qty":2}, it ended \(exit status 3\)\n` +
-			`The last that it wrote to its standard error:\n    last words\n$`},
-		{"dies of an answer", 1, `FAIL: orders/200 with an order\n.*, it ended \(exit status 3\)\n.*\n    last words\n` +
+			`The last that it wrote to its standard error:\n    last\twords\n$`},
+		{"dies of an answer", 1, `FAIL: orders/200 with an order\n.*, it ended \(exit status 3\)\n.*\n    last\twords\n` +
 			`It fails also with the faults ("orders/.*\s+)+$`},
 	} {
 		t.Run(row.how, func(t *testing.T) {

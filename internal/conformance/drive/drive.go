@@ -576,7 +576,7 @@ func (r *Run) Explain(check *conformance.Check, v conformance.Violation) string 
 // printable replaces what could disturb a terminal, or turn a line around.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar
