@@ -85,7 +85,7 @@ func TestFirstDayInProduction(t *testing.T) {
 	metrics := "localhost:" + free()
 	here := strings.NewReplacer("../storefront/docs/deploy", dir+"/deploy", "/etc/", dir+"/etc/",
 		"/usr/local/bin", dir+"/bin", "/var/backups", dir+"/backups", "db1", "127.0.0.1", ":8080", ":"+free(),
-		"localhost:9090", metrics, "-shutdown-delay 0", "-shutdown-delay 0 -metrics-addr "+metrics,
+		"localhost:9464", metrics, "-shutdown-delay 0", "-shutdown-delay 0 -metrics-addr "+metrics,
 		"listen 443", "listen "+proxy, "https://shop.example", "https://localhost:"+proxy,
 		"-orders 20000", "-orders 2000")
 	must.OK(t, os.CopyFS(dir+"/deploy", os.DirFS(filepath.Join(repository, "docs", "deploy"))))
