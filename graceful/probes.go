@@ -126,8 +126,13 @@ func (p *probes) current() *check {
 func (p *probes) run(c *check) {
 	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
 	defer cancel()
+	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		p.settle(c, ctx.Err())
+		select { // its own error, if it comes now, says why
+		case <-ended:
+		case <-time.After(readyKept):
+		}
 		p.log()
 	})
 	err := errNoReturn
@@ -141,9 +146,14 @@ func (p *probes) run(c *check) {
 		if inTime {
 			p.settle(c, err)
 		}
+		<-c.done
 		p.mu.Lock()
+		if returned && err != nil {
+			p.result = err
+		}
 		p.busy = false
 		p.mu.Unlock()
+		close(ended)
 		switch {
 		case inTime:
 			p.log()

@@ -179,7 +179,13 @@ func TestCheckThatHangsIsTheOnlyOne(t *testing.T) {
 func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var result error
-		p, log := probing(func(context.Context) error { return result })
+		late := errors.New("no password")
+		p, log := probing(func(ctx context.Context) error {
+			if result == late {
+				<-ctx.Done()
+			}
+			return result
+		})
 		for _, step := range []struct {
 			result error
 			want   string // the message in the log; empty: there is none
@@ -190,6 +196,8 @@ func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
 			{nil, "ready again"},
 			{nil, ""},
 			{errors.New("three"), "not ready: no order could be created now"},
+			{nil, "ready again"},
+			{late, `error="no password"`},
 		} {
 			log.Reset()
 			result = step.result
