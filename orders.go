@@ -404,6 +404,8 @@ func (s *service) readOrderBody(w http.ResponseWriter, r *http.Request) (body []
 		body = body[:len(body)+n]
 	}
 	switch {
+	case err == io.EOF && len(body) == 0 && r.ContentLength > 0:
+		s.writeProblem(w, r, malformedBody, "The body was read by something around the service, and none was left.")
 	case len(body) > maxOrderBody:
 		s.writeProblem(w, r, bodyTooLarge, orderTooLarge)
 	case err == io.EOF:

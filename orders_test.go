@@ -115,6 +115,7 @@ func TestOrderBody(t *testing.T) {
 		{"64 KiB, not declared", reading(exact), -1, 201, created},
 		{"nothing", reading(""), 0, 400, malformed},
 		{"none", nil, 0, 400, malformed},
+		{"read by a middleware", reading(""), size, 400, malformed},
 		{"fails midway, not declared", then(io.ErrUnexpectedEOF), -1, 400, malformed},
 		{"fails midway, declared", then(io.ErrUnexpectedEOF), 100, 400, malformed},
 		{"fails for a reason of its own", then(errors.New("secret reason")), -1, 400, malformed},
@@ -144,6 +145,9 @@ func TestOrderBody(t *testing.T) {
 			got.wantProblem(t, row.status, row.code)
 			if strings.Contains(got.body, "secret") || strings.Contains(got.body, "EOF") {
 				t.Errorf("the problem has the text of the error: %s", got.body)
+			}
+			if read := row.name == "read by a middleware"; read != strings.Contains(got.body, "around the service") {
+				t.Errorf("the problem does not say whether the body was read before: %s", got.body)
 			}
 			if own := row.declared != 100; row.code == tooLarge && own != strings.Contains(got.body, "65536") {
 				t.Errorf("the problem names a limit that is not the one: %s", got.body)

@@ -283,8 +283,14 @@ func testErrorsOfAStranger(t *testing.T) {
 	var nilRefusal *Refusal
 	panics := func() error { panic("a trap") }
 	returns := func(err error) func() error { return func() error { return err } }
+	says := map[string][]string{
+		"a panic with a text": {"the store panicked: a text", "shared_test.go"}, // and where
+		"a typed nil Refusal": {"a nil *storefront.Refusal is an error, too"},
+		"a typed nil error":   {"a nil *fs.PathError is an error, too"},
+	}
 	for name, fail := range map[string]func() error{
 		"a typed nil Refusal":              returns(nilRefusal),
+		"a typed nil error":                returns((*fs.PathError)(nil)),
 		"an error whose Is panics":         returns(trap{is: panics}),
 		"an error whose As panics":         returns(trap{as: panics}),
 		"an error whose Unwrap panics":     returns(trap{unwrap: panics}),
@@ -315,9 +321,9 @@ func testErrorsOfAStranger(t *testing.T) {
 					if strings.Contains(r.body, "not to be sent") {
 						t.Errorf("%s: %s: the error is sent: %s", name, request.route, r.body)
 					}
-					for _, text := range []string{"the store panicked: a text", "shared_test.go"} { // and where
-						if name == "a panic with a text" && !strings.Contains(log.incidents(t)[i].Error, text) {
-							t.Errorf("%s: the log does not say %s: %s", request.route, text, log)
+					for _, text := range says[name] {
+						if !strings.Contains(log.incidents(t)[i].Error, text) {
+							t.Errorf("%s: %s: the log does not say %s: %s", name, request.route, text, log)
 						}
 					}
 				}

@@ -169,10 +169,10 @@ func New(store Store) http.Handler {
 }
 
 // NewWithOptions is like [New], but with options; nil opts stands for the defaults. It copies opts.
-// It panics as New does, if a name in Vary cannot be that of a header, if Orders is set and Scope is
-// not, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with the defaults in place.
+// It panics as New does, if a name in Vary cannot be that of a header, if Orders is a nil pointer, or is set
+// and Scope is not, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with the defaults in place.
 func NewWithOptions(store Store, opts *Options) http.Handler {
-	if v := reflect.ValueOf(store); store == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	if store == nil || isNilPointer(store) {
 		panic(fmt.Sprintf("storefront: the Store is nil (%T)", store))
 	}
 	s := &service{store: guardedStore{store}}
@@ -238,6 +238,15 @@ func (o *Options) setDefaults() {
 	if o.Orders != nil && o.Scope == nil {
 		panic("storefront: Orders is set, and Scope is not: whose orders are they?")
 	}
+	if isNilPointer(o.Orders) {
+		panic(fmt.Sprintf("storefront: Orders is a nil pointer (%T)", o.Orders))
+	}
+}
+
+// isNilPointer reports whether v is an interface that holds a nil pointer, and so is not nil itself.
+func isNilPointer(v any) bool {
+	p := reflect.ValueOf(v)
+	return p.Kind() == reflect.Pointer && p.IsNil()
 }
 
 // A service is the handler that New returns.
@@ -783,6 +792,9 @@ func guard(err *error) {
 // examine finds out which errors of the contract err matches. A method of err that panics matches nothing.
 func examine(err error) *storeError {
 	known := &storeError{err: err}
+	if isNilPointer(err) { // whose text would be <nil>
+		known.err = fmt.Errorf("a nil %T is an error, too: return nil itself for none (%w)", err, err)
+	}
 	match := func(target error) {
 		defer func() { recover() }()
 		if errors.Is(err, target) {
