@@ -28,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -110,14 +111,15 @@ func (db *DB) WaitFor(ctx context.Context, prepare func(context.Context) error) 
 	return err
 }
 
-// isLasting reports whether err does not pass. A password or a name that is wrong at the start, as PostgreSQL
-// says by the class 28 and 3D000, is as good as none; later, it is one that is being changed.
+// isLasting reports whether err does not pass. A password, a name or a parameter that is wrong at the start, as
+// PostgreSQL says by the class 28, 3D000, 42704 and 22023, is as good as none; later, it is being changed.
 func isLasting(err error) bool {
 	pg, ok := errors.AsType[interface {
 		error
 		SQLState() string
 	}](err)
-	return servers.IsLasting(err) || ok && (strings.HasPrefix(pg.SQLState(), "28") || pg.SQLState() == "3D000")
+	return servers.IsLasting(err) || ok && (strings.HasPrefix(pg.SQLState(), "28") ||
+		slices.Contains([]string{"3D000", "42704", "22023"}, pg.SQLState()))
 }
 
 // ForgetKeysHourly has the store forget the keys of orders that are older than

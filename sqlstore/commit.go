@@ -3,8 +3,10 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 
 	"example.com/storefront"
 	"example.com/storefront/internal/watchdog"
@@ -156,7 +158,7 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 	out outcome, err error) {
 	accepted := errNotAccepted
 	p.accepting.Store(true)
-	defer p.accepting.Store(false)
+	defer func() { p.accepting.Store(accepting.Err() != nil) }() // what fails then, fails by it
 	if err := call(func() {
 		tx.accept(accepting, func(tx *sql.Tx) { accepted = s.opts.Accept(accepting, tx, p.key, p.order) })
 	}); err != nil {
@@ -169,8 +171,13 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 	_, ended := tx.exec(ctx, end) // it fails if Accept has ended the transaction
 	class, _ := codeClass(accepted)
 	_, refusal := errors.AsType[*storefront.Refusal](accepted)
+	if accepted == nil && isBusy(ended) {
+		p.busy++ // a lost connection, once
+	}
 	switch {
-	case transient(ended):
+	case ended != nil && ended == accepting.Err():
+		return out, inAccept(ended)
+	case transient(ended) && p.busy < 3:
 		return out, ended
 	case ended == nil && refusal:
 		out = outcome{refused, acceptError{accepted}} // whatever it says: a client may have written that
@@ -180,8 +187,8 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 		return out, inAccept(accepting.Err())
 	case ended != nil:
 		out = outcome{endedTx, acceptError{fmt.Errorf("sqlstore: the order's transaction cannot go on "+
-			"after Accept, which must not end it and must return the errors of its statements: %w (it "+
-			"returned %v)", ended, accepted)}}
+			"after Accept, which must not end it, must close its rows and must return the errors of its "+
+			"statements: %w (it returned %v)", ended, accepted)}}
 		return out, out.err
 	case accepted == nil:
 		out.state = created
@@ -193,6 +200,12 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 		out = outcome{refused, acceptError{accepted}}
 	}
 	return out, nil
+}
+
+// isBusy reports whether err may be what a driver returns for a connection whose rows are open. A connection
+// that is lost may have the same error.
+func isBusy(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || err != nil && strings.HasSuffix(err.Error(), "busy buffer")
 }
 
 // inAccept says that an error comes from Accept. A statement that does not use tx may wait for a lock that tx

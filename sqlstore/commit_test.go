@@ -366,13 +366,33 @@ func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
 	})
 }
 
+// The drivers have these errors for it. Some have them for a lost connection, too, after which the order is
+// tried again.
 func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeDB(sqlite)
-		f.server.says["RELEASE"] = sqliteError("database is locked: cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)")
+	onEach(t, func(t *testing.T, engine engine) {
+		f := newFakeDB(engine)
+		f.server.says["RELEASE"] = [...]error{driver.ErrBadConn, sqliteError("database is locked: " +
+			"cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)"), errors.New("busy buffer")}[engine]
 		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: always(nil)})
-		if _, err := store.CreateOrder(t.Context(), key, order); err == nil || !strings.Contains(err.Error(), "cannot go on after Accept") {
+		if _, err := store.CreateOrder(t.Context(), key, order); err == nil ||
+			!strings.Contains(err.Error(), "cannot go on after Accept") || !strings.Contains(err.Error(), "close its rows") {
 			t.Errorf("CreateOrder returned %v", err)
+		}
+	})
+}
+
+// It would wait for itself.
+func TestAcceptThatCreatesItsOrderIsReported(t *testing.T) {
+	onEach(t, func(t *testing.T, engine engine) {
+		var store *sqlstore.Store
+		store = sqlstore.New(open(t, newFakeDB(engine)), accepts(func(ctx context.Context, _ *sql.Tx, order storefront.Order) error {
+			time.Sleep(1) // or both have the same deadline
+			_, err := store.CreateOrder(ctx, key, order)
+			return err
+		}))
+		_, err := store.CreateOrder(t.Context(), key, order)
+		if !errors.Is(err, storefront.ErrUnavailable) || !strings.Contains(err.Error(), "sqlstore: in Accept (") {
+			t.Errorf("%v: CreateOrder returned %v", engine, err)
 		}
 	})
 }

@@ -45,7 +45,8 @@ type proposal struct {
 	alone bool            // it shares no commit, in no further try: one has failed, perhaps by its fault
 	wait  time.Duration   // how long its INSERT waits for a lock before the key is looked for; 0: to the end
 
-	accepting atomic.Bool // Options.Accept works for it
+	accepting atomic.Bool // Options.Accept works for it, or has until its time was up
+	busy      int         // tries whose connection was busy, or lost, when Accept had returned nil
 	outcome
 }
 

@@ -55,6 +55,10 @@ var mistakes = map[*dbserver.Kind][]mistake{
 			[]string{`database "nosuch" does not exist`}},
 		{"no such role", "postgres://nobody@ADDR/postgres?sslmode=disable&passfile=FILE", "", "",
 			[]string{`password authentication failed for user "nobody"`, "no line"}},
+		{"no such role, without passwords", "postgres://ghost@ADDR/postgres?sslmode=disable", "", "",
+			[]string{"role \"ghost\" does not exist (SQLSTATE 28000)\n"}}, // not that it has no password
+		{"no such parameter", ofPostgres + "&slmode=off", "", "",
+			[]string{"\nfailed to connect", `unrecognized configuration parameter "slmode"`}}, // at once
 		{"TLS with a server that has none", "postgres://clerk@ADDR/postgres?sslmode=require&passfile=FILE", "", "",
 			[]string{"ADDR", "server refused TLS connection"}},
 		{"TLS without its file", "postgres://clerk@ADDR/postgres?sslmode=verify-full&sslrootcert=FILE-missing&passfile=FILE",
@@ -103,6 +107,8 @@ var mySQLMistakes = []mistake{
 	{"a wrong password", "mysql://clerk:wrong@ADDR/shop", "", "",
 		[]string{"ADDR", "Access denied for user 'clerk'", "using password: YES"}},
 	{"no password", "mysql://clerk@ADDR/shop", "", "", []string{"Access denied for user 'clerk'", "no password is given: name its file by password_file in the URL"}},
+	{"no such variable", ofMySQL + "&slmode=1", "", "", []string{"\nADDR: ", "Unknown system variable 'slmode'"}}, // at once
+	{"no such value", ofMySQL + "&sql_mode=%27loud%27", "", "", []string{"\nADDR: ", "can't be set to the value of 'loud'"}},
 	{"no file of the password", ofMySQL + "-missing", "", "", []string{"password_file: open FILE-missing: no such file"}},
 	{"a folder of the password", ofMySQL + "-folder", "", "", []string{"password_file: read FILE-folder: is a directory"}},
 	{"no right to the database", "mysql://clerk@ADDR/nosuch?password_file=FILE", "", "",
@@ -135,7 +141,7 @@ func TestWhatIsSaid(t *testing.T) {
 			contents := map[string]string{"": `*:*:*:clerk:pass\:word`, "-malformed": password, "-other": `*:*:*:ada:pass\:word`}
 			account := []string{"CREATE ROLE clerk LOGIN PASSWORD '" + password + "'", "GRANT ALL ON SCHEMA public TO clerk",
 				"ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO clerk",
-				"COPY (SELECT unnest(ARRAY['host all postgres all trust', 'host all all all scram-sha-256'])) TO 'HBA'",
+				"COPY (SELECT unnest(ARRAY['host all postgres,ghost all trust', 'host all all all scram-sha-256'])) TO 'HBA'",
 				"SELECT pg_reload_conf()"}
 			if kind != dbserver.Postgres {
 				driver, contents[""] = "mysql", password+"\n"
@@ -220,7 +226,7 @@ func said(t *testing.T, url, mistake string) string {
 		_, order := testdb.Create(t.Context(), store, "key", "kettle")
 		err = errors.Join(store.Check(t.Context()), order)
 	}
-	return strings.ReplaceAll(fmt.Sprint(log, err), `\"`, `"`)
+	return strings.ReplaceAll(fmt.Sprintf("%v\n%v\n", log, err), `\"`, `"`)
 }
 
 // A waits is a log of which the first line says that the program waits.

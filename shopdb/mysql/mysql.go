@@ -239,6 +239,10 @@ func parameters(network, addr, query string) (*mysql.Config, error) {
 	return config, nil
 }
 
+// lasting are the errors of a wrong name or password, and of a parameter of the URL that is no variable or has
+// a value that it cannot have.
+var lasting = []uint16{1044, 1045, 1049, 1698, 1193, 1231, 1232}
+
 // connect connects to a server that is not read-only and, if it is one of several, no replica.
 func connect(ctx context.Context, config *mysql.Config, several bool) (_ servers.Conn, _ net.Conn, err error) {
 	name := config.Addr
@@ -260,8 +264,8 @@ func connect(ctx context.Context, config *mysql.Config, several bool) (_ servers
 	connecting, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
 	dc, err := connector.Connect(connecting)
-	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && slices.Contains([]uint16{1044, 1045, 1049, 1698}, e.Number) {
-		if err = servers.Lasting(err); e.Number == 1045 && config.Passwd == "" { // or no such database
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && slices.Contains(lasting, e.Number) {
+		if err = servers.Lasting(err); e.Number == 1045 && config.Passwd == "" {
 			err = fmt.Errorf("%w: no password is given: name its file by password_file in the URL", err)
 		}
 	}

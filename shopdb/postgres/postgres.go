@@ -97,7 +97,7 @@ func open(name string) (*sql.DB, error) {
 					return nil, nil, errors.New("the number of servers has changed since the start")
 				}
 				c, netConn, err := connect(ctx, *again[i], writable)
-				if e, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(e.Code, "28") {
+				if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "28P01" {
 					if none := withoutPassword(name, config); none != nil {
 						err = fmt.Errorf("%w: %w", err, none)
 					}

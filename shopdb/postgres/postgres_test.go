@@ -336,9 +336,10 @@ func TestSessionAttrs(t *testing.T) {
 	}
 }
 
-// A wrong password or database is said at once at the start, and whoever waits later is told that it may pass.
+// A wrong password, database or parameter is said at once at the start, and whoever waits later is told that it may pass.
 func TestWrongPasswordIsSaidAtOnce(t *testing.T) {
-	for attrs, code := range map[string]string{"primary": "28P01", "read-write": "3D000", "any": "28P01", "prefer-standby": "3D000"} {
+	for attrs, code := range map[string]string{"primary": "28P01", "read-write": "3D000", "any": "28P01",
+		"prefer-standby": "3D000", "primary&slmode=off": "42704", "any&default_transaction_isolation=high": "22023"} {
 		server := fakePostgres{wantPassword: code}.start(t, nil)
 		db := must.Get(Open("postgres://shop:secret@"+server+"/shop?sslmode=disable&target_session_attrs="+attrs, nil))(t)
 		defer db.Close()
