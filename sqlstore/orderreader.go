@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"example.com/storefront"
 )
@@ -31,6 +32,9 @@ type orderReader struct{ store *Store }
 
 // GetOrder implements [storefront.OrderReader].
 func (o orderReader) GetOrder(ctx context.Context, scope, id string) (storefront.Resource, error) {
+	if !utf8.ValidString(id) || strings.Contains(id, "\x00") { // which no order has, and PostgreSQL takes for an error
+		return storefront.Resource{}, storefront.ErrNotFound
+	}
 	found, err := o.read(ctx, scope, 1, func(_ context.Context, c *session) (string, []any, error) {
 		st := c.database.sql()
 		return `WHERE id = ` + st.param(1) + ` AND scope = ` + st.param(2), []any{id, scopeColumn(scope)}, nil

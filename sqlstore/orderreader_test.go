@@ -82,6 +82,18 @@ func TestRowsOfAnotherScopeAreNobodys(t *testing.T) {
 	})
 }
 
+// A page of the program's own may pass on what a client has sent.
+func TestIDThatNoOrderCanHaveIsNotFound(t *testing.T) {
+	onEach(t, func(t *testing.T, engine engine) {
+		store, _ := ordered(t, engine, func(string) ([][]driver.Value, error) { return nil, stateError("22021") })
+		for _, id := range []string{"\xff", "ord_\x00"} {
+			if _, err := store.OrderReader().GetOrder(t.Context(), "alice", id); err != storefront.ErrNotFound {
+				t.Errorf("GetOrder of %q returned %v", id, err)
+			}
+		}
+	})
+}
+
 // An index has no room for a scope of any length.
 func TestScopesHaveColumnsOfTheirOwn(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
