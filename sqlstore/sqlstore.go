@@ -52,7 +52,8 @@ type Options struct {
 	// after serialization failures, deadlocks, lost connections and the like, also when
 	// Accept returns the error of such a failure. Only the work in tx is undone then. Accept
 	// returns the errors of its statements: after one that failed, PostgreSQL refuses all
-	// others. Accept closes its rows, does not end tx, by a method or by SQL, and makes no
+	// others. Accept closes its rows before its next statement (or drivers say that the
+	// connection is bad or busy), does not end tx, by a method or by SQL, and makes no
 	// savepoint with the name storefront_order. If tx cannot go on after it, CreateOrder
 	// returns an error that says so, but whatever Accept has committed stays. Accept uses the
 	// database through tx alone and calls no method of the Store: with all connections in use,
