@@ -142,6 +142,11 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 		{"sends COMMIT", endsTransaction, true},
 		{"sends ROLLBACK", endsTransaction, false},
 		{"begins another", endsTransaction, false},
+		{"leaves rows open", func(t *testing.T, p *testdb.Purchase) { // which not every driver minds
+			if p.Err != nil && !strings.Contains(p.Err.Error(), "must close its rows") {
+				t.Errorf("%s: %v, want an error that says what Accept must do", p.Item, p.Err)
+			}
+		}, true},
 		{"rolls back and says so", func(t *testing.T, p *testdb.Purchase) {
 			endsTransaction(t, p)
 			if !errors.Is(p.Err, testdb.ErrAccept) && !strings.Contains(fmt.Sprint(p.Err), testdb.ErrAccept.Error()) {

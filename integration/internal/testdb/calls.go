@@ -63,6 +63,9 @@ func Noted(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order s
 		panic(ErrAccept)
 	case "exits":
 		runtime.Goexit()
+	case "leaves rows open":
+		_, err := tx.QueryContext(ctx, "SELECT 1 UNION SELECT 2 UNION SELECT 3")
+		return err
 	case "commits":
 		err = tx.Commit()
 	case "rolls back":
