@@ -455,6 +455,7 @@ func (p *page) screenshot(v view, name string) {
 	if !keepsPictures() {
 		return
 	}
+	eval[any](p, `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))`)
 	picture, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
 	p.must(err)
 	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name+"-"+v.String()+".png"), picture, 0o666))

@@ -75,21 +75,33 @@ func TestEveryState(t *testing.T) {
 	}
 	for _, v := range views() {
 		t.Run(v.String(), func(t *testing.T) {
-			p := open(t, newShop(t), v)
+			var p *page
+			for _, as := range []view{desktop, v} {
+				p = open(t, newShop(t), as)
+				yields(p, `new Promise(done => { // how far something has moved while the page was loaded
+					let sum = 0;
+					new PerformanceObserver(list => { for (const e of list.getEntries()) sum += e.value; })
+						.observe({type: "layout-shift", buffered: true});
+					requestAnimationFrame(() => requestAnimationFrame(() => done(sum)));
+				})`, 0.0)
+			}
 			p.run(string(axe))
-			yields(p, `new Promise(done => { // how far something has moved while the page was loaded
-				let sum = 0;
-				new PerformanceObserver(list => { for (const e of list.getEntries()) sum += e.value; })
-					.observe({type: "layout-shift", buffered: true});
-				requestAnimationFrame(() => requestAnimationFrame(() => done(sum)));
-			})`, 0.0)
 			state := func(name string) {
 				t.Helper()
 				p.screenshot(v, name)
-				for _, violation := range eval[[]string](p, `axe.run(document, {resultTypes: ["violations"]}).then(r =>
-					r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).join(" ")))`) {
+				for _, violation := range eval[[]string](p, `axe.run(document, {
+					resultTypes: ["violations"], rules: {"target-size": {enabled: true}},
+				}).then(r => r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).join(" ")))`) {
 					t.Errorf("%s: %s", name, violation)
 				}
+				p.want(name+": words that are broken", eval[[]string](p, `[...document.querySelectorAll(
+					"a, button, th, td:first-child code")].filter(e => e.checkVisibility()).flatMap(e =>
+					[...e.firstChild?.data?.matchAll(/[^\s-]+/g) || []].filter(({0: word, index}) => {
+						const range = new Range();
+						range.setStart(e.firstChild, index);
+						range.setEnd(e.firstChild, index + word.length);
+						return range.getClientRects().length > 1;
+					}).map(([word]) => word))`), []string{})
 				if wide := eval[int](p, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); wide > 0 {
 					t.Errorf("%s: the page is %d pixels wider than the window", name, wide)
 				}

@@ -291,7 +291,7 @@ function addToLog(x) {
 function showInLog(x) {
 	const isWaiting = x.state === "sent";
 	if (!isWaiting && document.activeElement === x.stop) x.details.firstChild.focus();
-	x.stop.hidden = !isWaiting;
+	x.stop.hidden = !isWaiting || x.own;
 	x.item.className = (x.own ? "own " : "") + (isWaiting ? "waiting" : "");
 	fillChip(x.chip, x);
 	x.meta.textContent = summary(x);
@@ -1024,7 +1024,8 @@ $("key").value = newKey();
 checkHeaders();
 for (const b of document.querySelectorAll("button")) b.disabled = b.matches(".later");
 addEventListener("pageshow", e => { if (e.persisted) location.reload(); });
-$("openapi").href = $("openapi").textContent = service + "openapi.json";
+$("openapi").href = service + "openapi.json";
+$("openapi").textContent = base.pathname + "openapi.json";
 if (meta("changes")) offerChanges();
 setInterval(() => {
 	for (const x of waiting) x.meta.textContent = summary(x);
