@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"example.com/storefront"
 )
 
@@ -55,9 +57,12 @@ func TestOrderAndItsRetry(t *testing.T) {
 	p.set("#item", "", "#qty", "many")
 	p.click("#order", 7)
 	p.want("faults", len(p.texts("#tries .fault")), 2)
+	p.click("#retry", 8)
+	yields(p, `(([row, box]) => row.top >= box.top && row.bottom <= box.bottom)(
+		["#tries tbody tr:last-child", ".scroll"].map(s => document.querySelector(s).getBoundingClientRect()))`, true)
 	yields(p, `[...document.querySelectorAll("#orders [aria-invalid=true]")].map(f => f.id)`, []string{"item", "qty"})
 	p.set("#item", "teapot", "#qty", "2")
-	p.click("#retry", 8) // as a refused request does not use up its key
+	p.click("#retry", 9) // as a refused request does not use up its key
 	p.created(4)
 }
 
@@ -65,6 +70,12 @@ func TestOrderAndItsRetry(t *testing.T) {
 func withOrders(store *storefront.MemStore, opts *storefront.Options) {
 	opts.OrderFields, opts.Orders, opts.PageSize = true, store, 2
 	opts.Scope = func(*http.Request) string { return "everybody" }
+	store.Accept = func(_ context.Context, _ storefront.IdempotencyKey, o storefront.Order) error {
+		if strings.Contains(string(o.Fields), "zip") {
+			return &storefront.Refusal{Detail: "Not known.", Pointer: "#/fields/address/zip"}
+		}
+		return nil
+	}
 }
 
 func TestOrdersAreReadBack(t *testing.T) {
@@ -73,41 +84,44 @@ func TestOrdersAreReadBack(t *testing.T) {
 	p.click("#order", 1)
 	p.set("#fields", "", "#key", "a +b")
 	p.click("#order", 2)
-	p.set("#fields", "{")
-	p.click("#order", 3)
-	p.set("#fields", "7")
-	p.click("#retry", 4)
-	yields(p, `[...document.querySelectorAll("#orders [aria-invalid=true]")].map(f => f.id)`, []string{"fields"})
+	p.set("#key", "c")
+	for i, wrong := range []string{"{", "7", `{"address": {"zip": "?"}}`} {
+		p.set("#fields", wrong)
+		p.click("#retry", 3+i)
+		yields(p, `[...document.querySelectorAll("#orders [aria-invalid=true]")].map(f => f.id)`, []string{"fields"})
+	}
+	p.want("faults", p.texts("#tries tr:last-child .fault"), []string{"address/zip: Not known."})
 	p.set("#fields", "")
-	p.click("#retry", 5)
+	p.click("#retry", 6)
 	p.created(3)
 	ids := make([]string, 3)
 	for i, o := range p.store.Orders() {
 		ids[2-i] = o.ID
 	}
-	p.click("#my-orders", 6)
+	p.click("#my-orders", 7)
 	p.want("a page", p.texts("#mine button"), ids[:2])
 	p.said("#history-said", "2 orders. There are more.")
-	p.click("#more-orders", 7)
+	p.click("#more-orders", 8)
 	p.want("all", p.texts("#mine button"), ids)
 	p.said("#history-said", "3 orders. That is the end")
-	p.click("#mine tr:last-child button", 8)
+	p.click("#mine tr:last-child button", 9)
 	p.said("#opened", `"n": 9007199254740993`)
 	p.set("#key", "a +b")
-	p.click("#of-key", 9)
+	p.click("#of-key", 10)
 	p.want("that of a key", p.texts("#mine button"), ids[1:2])
 	p.set("#key", "none")
-	p.click("#of-key", 10)
+	p.click("#of-key", 11)
 	p.said("#history-said", "0 orders.")
+	p.want("the opened order", p.text("#opened"), "")
 	p.tab("all")
 	p.operation("createOrder")
 	p.set("#createOrder-fields", `{"n":2.0}`)
-	p.click("#operation-createOrder button", 11)
+	p.click("#operation-createOrder button", 12)
 	p.want("fields", string(p.store.Orders()[3].Fields), `{"n":2.0}`)
 	p.operation("getOrder")
 	p.set("#getOrder-order_id", ids[0])
-	p.click("#operation-getOrder button", 12)
-	p.statuses("200", "201", "200", "200", "200", "200", "200", "201", "422", "400", "201", "201")
+	p.click("#operation-getOrder button", 13)
+	p.statuses("200", "201", "200", "200", "200", "200", "200", "201", "422", "422", "400", "201", "201")
 
 	without := open(t, newShop(t), desktop)
 	for _, hidden := range []string{"#history", "#with-fields"} {
@@ -140,6 +154,24 @@ func TestUnknownOutcomeIsSaid(t *testing.T) {
 	p.click("#retry", 2)
 	p.said("#orders-said", "The same order came back")
 	p.created(1)
+}
+
+func TestPageFindsTheServiceAgain(t *testing.T) {
+	p := open(t, newShopWith(t, withOrders), desktop)
+	p.mayFail = true
+	for _, down := range []http.HandlerFunc{
+		func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		storefront.Problem{Status: 502}.ServeHTTP,
+	} {
+		answers("/openapi.json", down)(p.shop)
+		p.send(chromedp.Navigate(p.URL))
+		p.waitLoaded()
+		p.said("#unread", "cannot be read")
+		p.answerBefore(nil)
+		p.click("#order", 1)
+		p.waitFor(`document.querySelector("#fields").checkVisibility()`)
+		p.want("what is said", p.text("#unread"), "")
+	}
 }
 
 func TestPagesLeadToTheEndThoughItemsComeAndGo(t *testing.T) {

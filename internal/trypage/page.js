@@ -109,6 +109,7 @@ async function send(request, report) {
 	measure(x);
 	showInLog(x);
 	report?.done(x);
+	if (isFromService(x) && !isReached) offer();
 	return x;
 }
 async function receive(x) {
@@ -380,7 +381,10 @@ function faultsOf(x) {
 	const errors = x.json?.errors;
 	return Array.isArray(errors) ? errors.filter(f => string(f?.detail)).slice(0, 100) : [];
 }
-const faultLines = faults => faults.map(f => make("p", {className: "fault"}, cut(f.detail, 500)));
+// Who checks the fields of an order may leave it to the pointer to say which one is meant.
+const placeOf = f => string(f.pointer).startsWith("#/fields/") ? f.pointer.slice(9) + ": " : "";
+const textOf = f => cut(placeOf(f) + f.detail, 500);
+const faultLines = faults => faults.map(f => make("p", {className: "fault"}, textOf(f)));
 // parts returns what a request has, with the kind and name that a fault would give.
 function parts(x) {
 	const list = x.query.map(([n, v]) => ({kind: "parameter", name: n, value: v}));
@@ -396,7 +400,8 @@ function parts(x) {
 }
 function isAbout(fault, part) {
 	const name = string(fault[part.kind]);
-	return part.kind === "header" ? name.toLowerCase() === part.name.toLowerCase() : name === part.name;
+	if (part.kind === "header") return name.toLowerCase() === part.name.toLowerCase();
+	return name === part.name || part.kind === "pointer" && name.startsWith(part.name + "/");
 }
 const kinds = {parameter: "query", header: "header", pointer: "body"};
 function faultTable(x) {
@@ -521,31 +526,35 @@ function typedOrder(changed) {
 	const fields = $("fields").value.trim(); // sent as they are, whatever they are
 	return `{"item":${JSON.stringify($("item").value)},"qty":${typed(qty)}${fields && `,"fields":${fields}`}}`;
 }
+// look scrolls the answers, and nothing else, until a row can be seen.
+function look(row) {
+	const box = tries.closest(".scroll");
+	const below = row.offsetTop + row.offsetHeight - box.clientHeight;
+	box.scrollTop = Math.min(Math.max(box.scrollTop, below), row.offsetTop - tries.rows[0].offsetTop);
+}
 const isOrder = x => x.status === 201 && string(x.json?.id) !== "";
 // attempt returns nothing if another key was begun meanwhile.
 async function attempt(what, body) {
 	const of = begun;
 	const row = make("tr", {}, td(what), td(chip({state: "sent"})), td("no answer yet"));
-	const box = tries.closest(".scroll");
 	tries.append(row);
 	if (tries.rows.length > 200) tries.rows[0].remove(); // the log has them
-	box.scrollTop = 1e9;
+	look(row);
 	$("retry").disabled = $("other").disabled = false;
 	const x = await send(withKey(of.key, body), orders);
 	fillChip(row.cells[1].firstChild, x);
 	row.cells[2].replaceChildren(...cameBack(x));
-	if (isOrder(x) && !isReplay(x)) {
-		row.className = "created";
-		box.scrollTop = row.offsetTop - box.clientHeight / 2;
-	}
+	if (isOrder(x) && !isReplay(x)) row.className = "created";
 	if (of !== begun) return undefined;
+	look(row);
 	showFaults(x, orderFields);
+	if (faultsOf(x).some(f => f.pointer === "#")) $("fields").ariaInvalid = true; // all else is well-formed
 	return x;
 }
 function cameBack(x) {
 	const faults = faultsOf(x);
 	if (!faults.length && string(x.json?.detail)) faults.push(x.json);
-	if (!isOrder(x)) return [reasonOf(x), ...faultLines(faults)];
+	if (!isOrder(x)) return [reasonOf(x).replace(/^\d+, /, ""), ...faultLines(faults)];
 	return [code(x.json.id), isReplay(x) ? " the same order, replayed" : " created"];
 }
 function beginKey(key) {
@@ -599,6 +608,7 @@ on("ten", async () => {
 	const body = typedOrder();
 	const all = await Promise.all(Array.from({length: 10}, (_, i) => attempt("At once, " + (i + 1), body)));
 	if (!all[0]) return;
+	look(tries.querySelector(".created") || tries.rows[0]);
 	const back = all.filter(isOrder);
 	const created = back.filter(x => !isReplay(x)).length;
 	const got = (back.length === 10 ? "all ten" : back.length + " of them") + " got that one back.";
@@ -618,7 +628,7 @@ async function readOrders(query) {
 		past.say([explain(x, "a list"), ...faultsOf(x).slice(0, 3).map(f => cut(f.detail, 100))].join(" "));
 		return;
 	}
-	if (query[0]?.[0] !== "after") mine.replaceChildren();
+	if (query[0]?.[0] !== "after") for (const e of [mine, $("opened")]) e.replaceChildren();
 	mine.append(...x.json.data.map(orderRow));
 	next = x.json.has_more && string(x.json.next);
 	if (!next && document.activeElement === $("more-orders")) $("my-orders").focus(); // before it is disabled
@@ -888,10 +898,12 @@ on("break-all", async () => {
 
 // All requests, as openapi.json describes them
 
-let isOffered = false;
+let isOffered = false, isReached = true;
+const isFromService = x => x.status > 0 && x.status < 500;
 const offer = () => isOffered || once($("unread"), readDocument);
 async function readDocument() {
 	const x = await send({path: "openapi.json", cookies: true, own: true});
+	isReached = isFromService(x);
 	let fault = "";
 	try {
 		if (x.status !== 200 || !isObject(x.json?.paths)) throw new Error(explain(x, "an OpenAPI document"));
@@ -972,7 +984,7 @@ function filledIn(method, path, fields) {
 function showFaults(x, fields) {
 	for (const f of fields) {
 		const its = faultsOf(x).filter(fault => isAbout(fault, f));
-		if (f.fault) f.fault.textContent = its.map(fault => cut(fault.detail, 500)).join(" ");
+		if (f.fault) f.fault.textContent = its.map(textOf).join(" ");
 		f.input.ariaInvalid = its.length > 0;
 	}
 }
