@@ -102,8 +102,8 @@ func main() {
 		Proxies: true,
 	}
 	var urls, headers []string // package flag would print a wrong one, which may have a password
-	flag.Func("url", "where the shop is, with its prefix and without /v1/orders: `http://host:port`, or "+
-		"several with commas between them",
+	flag.Func("url", "where the shop is: `http://host:port`, or several with commas\nbetween them, "+
+		"with its prefix and without /v1/orders",
 		func(value string) error { urls = append(urls, value); return nil })
 	flag.IntVar(&c.Orders, "orders", 10_000, "how `many` orders to create")
 	flag.IntVar(&c.Clients, "clients", 64, "how `many` clients create them at the same time")
@@ -116,13 +116,13 @@ func main() {
 			}
 			return errors.New("null is no object")
 		})
-	flag.Func("header", "`'Name: value'` to send with every request, such as Authorization; may be repeated",
+	flag.Func("header", "`'Name: value'` to send with every request, such as\nAuthorization; may be repeated",
 		func(value string) error { headers = append(headers, value); return nil })
 	wait := flag.Duration("wait", 30*time.Second,
-		"how long the shop may take to come up and acknowledge the first order")
+		"how long the shop may take to come up and acknowledge the first\norder")
 	flag.DurationVar(&c.Timeout, "timeout", 5*time.Second, "how long a client waits for a response")
 	flag.DurationVar(&c.Patience, "patience", 5*time.Minute,
-		"how long nothing may be acknowledged, or a URL not replay, before this ends")
+		"how long nothing may be acknowledged, or a URL not replay,\nbefore this ends")
 	flag.Usage = usage
 	flag.Parse()
 	var wrong []error
@@ -137,9 +137,9 @@ func main() {
 	}
 
 	signal.Ignore(syscall.SIGPIPE) // the result counts, whoever has ended that read the progress
-	fmt.Fprintf(os.Stderr, "This creates up to %d real orders at %s, with keys that begin with %s.\n",
+	fmt.Fprintf(os.Stderr, "This creates up to %d real orders at %s,\nwith keys that begin with %s.\n"+
+		"Make it fail meanwhile. Ctrl-C ends the creating early.\n",
 		c.Orders, strings.Join(shownURLs(c), ", "), c.Prefix)
-	fmt.Fprintln(os.Stderr, "Make it fail meanwhile. Ctrl-C ends the creating early.")
 	a := audit.New(c)
 	notStarted := run(a, *wait)
 	s := summarize(c, a.Result(), notStarted)
@@ -161,8 +161,9 @@ const (
 
 func usage() {
 	out := flag.CommandLine.Output()
-	fmt.Fprint(out, `exactlyonce creates orders while you make a shop fail, and tells whether it keeps every
-order that it acknowledges, and creates none twice. The orders are real ones.
+	fmt.Fprint(out, `exactlyonce creates orders while you make a shop fail, and tells whether it
+keeps every order that it acknowledges, and creates none twice. The orders are
+real ones.
 
 Usage: exactlyonce -url http://a:8080,http://b:8080 [flags]
 
@@ -173,10 +174,12 @@ The exit status is
   0  if every promise was kept
   1  if one was broken, or it is not known whether each was kept
   2  for bad flags
-  3  if the first order was not acknowledged, so that there was no promise to keep
+  3  if the first order was not acknowledged: there was no promise to keep
   4  if every promise was kept, but the result could not be written
-  5  if none was found broken, but the shop failed: it answered unexpectedly, such as with 500
-"go run" ends with 1 for each of them but 0: build the program where the status matters.
+  5  if none was found broken, but the shop failed: it answered unexpectedly,
+     such as with 500
+"go run" ends with 1 for each of them but 0: build the program where the status
+matters.
 `)
 }
 

@@ -29,8 +29,8 @@ type trial struct {
 
 func defineTrial() *trial {
 	t := new(trial)
-	flag.Func("faults", "try a client, the program behind the flags, with faults; the `number` decides what is left "+
-		"to chance; list prints the faults instead", func(text string) (err error) {
+	flag.Func("faults", "try a client, the program behind the flags, with faults; the\n`number` decides what is "+
+		"left to chance; list prints the faults instead", func(text string) (err error) {
 		if t.list = text == "list"; !t.list {
 			t.seed, err = strconv.ParseUint(text, 0, 64)
 		}

@@ -58,9 +58,9 @@ import (
 func usage() {
 	out := flag.CommandLine.Output()
 	fmt.Fprint(out, `Usage:
-  storefront [flags]                                      serves a shop from memory
-  storefront -faults number [-only regexp] [--] program   tries a client
-  storefront -faults list [-only regexp]                  prints the faults
+  storefront [flags]                                     serves from memory
+  storefront -faults number [-only regexp] [--] program  tries a client
+  storefront -faults list [-only regexp]                 prints the faults
 
 `)
 	flag.PrintDefaults()
@@ -69,7 +69,8 @@ With -faults, the exit status is
   0  if all that was tried is right
   1  if a check failed, or the program did not answer as it must
   2  for a wrong flag, or if there is no such program
-  3  if the program never said what came of a call, or a signal came before the end
+  3  if the program never said what came of a call, or a signal came before
+     the end
 Without, it is 2 for a wrong flag or file, and 1 for any other failure.
 `)
 }
@@ -79,7 +80,7 @@ func main() {
 	data := flag.String("data", "", "JSON `file` to serve instead of the sample shop")
 	fields := flag.Bool("fields", false, "let orders have fields, an object of the client's own")
 	orders := flag.Bool("orders", false,
-		"serve GET /v1/orders; there is no sign-in, so all callers are one account and read each other's orders")
+		"serve GET /v1/orders; there is no sign-in, so all callers are one\naccount and read each other's orders")
 	delay := flag.Duration("shutdown-delay", time.Second, "`time` from SIGTERM until it stops listening")
 	trial := defineTrial()
 	flag.Usage = usage

@@ -93,12 +93,12 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "`host:port` to listen on")
 	data := flag.String("data", "", "JSON `file` to put into the database")
 	sample := flag.Bool("sample", false, "put a sample shop into a database that has nothing yet")
-	name := flag.String("db", "storefront.db", "SQLite `file`, or URL of PostgreSQL or MySQL servers")
+	name := flag.String("db", "storefront.db", "SQLite `file`, or URL of PostgreSQL or MySQL\nservers")
 	mustExist := flag.Bool("must-exist", false, "make no new database: the file and the tables must be there")
 	fields := flag.Bool("fields", false, "let orders have fields, an object of the client's own")
 	metricsAddr := flag.String("metrics-addr", "", "`host:port` of /metrics (default: that of -addr)")
 	delay := flag.Duration("shutdown-delay", 10*time.Second,
-		"`time` from SIGTERM, when /readyz fails, until it stops listening")
+		"`time` from SIGTERM, when /readyz fails, until it stops\nlistening")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		// It may be a URL with a password, so it is not told.
