@@ -89,6 +89,4 @@ func (s *service) cacheControl(r *http.Request, rep *representation) string {
 }
 
 // isPresent reports whether a header field is present and not empty.
-func isPresent(lines []string) bool {
-	return len(lines) > 0 && (len(lines) > 1 || lines[0] != "")
-}
+func isPresent(lines []string) bool { return len(lines) > 0 && (len(lines) > 1 || lines[0] != "") }

@@ -80,11 +80,11 @@ func TestARequestThatJoinsACallSaysSo(t *testing.T) {
 
 func TestContextValuesReachTheStore(t *testing.T) {
 	type key struct{}
-	ctx := context.WithValue(t.Context(), key{}, "trace")
 	for _, line := range []string{"Accept: */*", "Cache-Control: max-age=60", "Cache-Control: no-store"} {
 		var got any
 		h := newShelf(nil, func(ctx context.Context) error { got = ctx.Value(key{}); return nil })
-		if do(h, newRequest("GET", "/v1/products/p1", "", line).WithContext(ctx)); got != "trace" {
+		r := newRequest("GET", "/v1/products/p1", "", line)
+		if do(h, r.WithContext(context.WithValue(t.Context(), key{}, "trace"))); got != "trace" {
 			t.Errorf("with %s the store sees %v, want the value of the request's context", line, got)
 		}
 	}

@@ -164,20 +164,18 @@ type Options struct {
 
 // New returns a handler that serves store with the default [Options]. It panics
 // if store is nil, or a nil pointer, or if GODEBUG has httpmuxgo121=1, as it needs the routes of Go 1.22.
-func New(store Store) http.Handler {
-	return NewWithOptions(store, nil)
-}
+func New(store Store) http.Handler { return NewWithOptions(store, nil) }
 
 // NewWithOptions is like [New], but with options; nil opts stands for the defaults. It copies opts.
 // It panics as New does, if a name in Vary cannot be that of a header, if Orders is a nil pointer, or is set
 // and Scope is not, or unless 1 <= PageSize <= MaxPageSize <= 1,000,000 with the defaults in place.
 func NewWithOptions(store Store, opts *Options) http.Handler {
-	if store == nil || isNilPointer(store) {
-		panic(fmt.Sprintf("storefront: the Store is nil (%T)", store))
-	}
 	s := &service{store: guardedStore{store}}
 	if opts != nil {
 		s.opts = *opts
+	}
+	if store == nil || isNil(store) || isNil(s.opts.Orders) {
+		panic(fmt.Sprintf("storefront: the Store (%T) or Options.Orders (%T) is a nil pointer", store, s.opts.Orders))
 	}
 	s.opts.setDefaults()
 	s.orders = guardedReader{s.opts.Orders}
@@ -212,9 +210,8 @@ func NewWithOptions(store Store, opts *Options) http.Handler {
 func (s *service) checkMux() {
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: ordersPath}}
 	if _, pattern := s.mux.Handler(r); pattern != http.MethodPost+" "+ordersPath {
-		panic("storefront: GODEBUG has httpmuxgo121=1, or a default as old as Go 1.21, with which " +
-			"http.ServeMux knows no methods: put //go:debug httpmuxgo121=0 into the main package, or the " +
-			"setting into GODEBUG")
+		panic("storefront: GODEBUG has httpmuxgo121=1, or the default of Go 1.21, and ServeMux knows no methods: " +
+			"put //go:debug httpmuxgo121=0 into the main package, or the setting into GODEBUG")
 	}
 }
 
@@ -238,15 +235,11 @@ func (o *Options) setDefaults() {
 	if o.Orders != nil && o.Scope == nil {
 		panic("storefront: Orders is set, and Scope is not: whose orders are they?")
 	}
-	if isNilPointer(o.Orders) {
-		panic(fmt.Sprintf("storefront: Orders is a nil pointer (%T)", o.Orders))
-	}
 }
 
-// isNilPointer reports whether v is an interface that holds a nil pointer, and so is not nil itself.
-func isNilPointer(v any) bool {
-	p := reflect.ValueOf(v)
-	return p.Kind() == reflect.Pointer && p.IsNil()
+// isNil reports whether v is an interface that holds a nil pointer, and so is not nil itself.
+func isNil(v any) bool {
+	return reflect.ValueOf(v).Kind() == reflect.Pointer && reflect.ValueOf(v).IsNil()
 }
 
 // A service is the handler that New returns.
@@ -341,8 +334,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// ServeMux would redirect an unclean path; here it is not found.
 	p := r.URL.Path
 	if r.URL.RawPath != "" {
-		// An escaped slash is part of an ID, but an escaped dot is a dot (RFC 3986,
-		// Section 6.2.2.2).
+		// An escaped slash is part of an ID, but an escaped dot is a dot (RFC 3986, Section 6.2.2.2).
 		p = strings.NewReplacer("%2e", ".", "%2E", ".").Replace(r.URL.EscapedPath())
 	}
 	if !isClean(p) {
@@ -352,8 +344,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// isClean reports whether p begins with a slash and has neither empty nor dot
-// segments. It may end in a slash.
+// isClean reports whether p begins with a slash and has neither empty nor dot segments. It may end in a slash.
 func isClean(p string) bool {
 	clean := path.Clean(p)
 	return p != "" && p[0] == '/' && (p == clean || p == clean+"/" && clean != "/")
@@ -573,8 +564,7 @@ func (s *service) storeFailed(w http.ResponseWriter, r *http.Request, err error)
 	clientGone := r.Context().Err() == context.Canceled && errors.Is(err, context.Canceled)
 	if clientGone || isTemporary(err) {
 		level = slog.LevelWarn
-		p = unavailable.problem("The service is temporarily unavailable. " +
-			"Try again; retry an order with the same key.")
+		p = unavailable.problem("The service is temporarily unavailable. Try again; retry an order with the same key.")
 		w.Header().Set("Retry-After", "1")
 	}
 	if clientGone { // or has closed its sending half, which looks the same, and gets the answer
@@ -771,8 +761,7 @@ type storeError struct {
 func (e *storeError) Error() string   { return "the store failed" }
 func (e *storeError) Unwrap() []error { return e.matches }
 
-// errPanicked stands for the result of a method that panics: under
-// GODEBUG=panicnil=1, recover returns nil after panic(nil).
+// errPanicked stands for the result of a method that panics: with panicnil=1, recover is nil after panic(nil).
 var errPanicked = errors.New("panicked")
 
 // guard replaces an error of the Store, or its panic, by a *storeError.
@@ -792,7 +781,7 @@ func guard(err *error) {
 // examine finds out which errors of the contract err matches. A method of err that panics matches nothing.
 func examine(err error) *storeError {
 	known := &storeError{err: err}
-	if isNilPointer(err) { // whose text would be <nil>
+	if isNil(err) { // whose text would be <nil>
 		known.err = fmt.Errorf("a nil %T is an error, too: return nil itself for none (%w)", err, err)
 	}
 	match := func(target error) {

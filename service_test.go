@@ -21,12 +21,11 @@ func TestConstruction(t *testing.T) {
 	}
 	vary := func(names ...string) func() http.Handler { return with(Options{Vary: names}) }
 	for name, make := range map[string]func() http.Handler{
-		"nil options":                 func() http.Handler { return NewWithOptions(new(MemStore), nil) },
-		"durations and size negative": with(Options{MaxAge: -1, ListMaxAge: -1, CacheSize: -1}),
-		"a million":                   with(Options{PageSize: 1_000_000, MaxPageSize: 1_000_000}),
-		"bad: Orders without Scope":   with(Options{Orders: new(MemStore)}),
-		"bad: Orders a nil pointer": with(Options{Orders: (*MemStore)(nil),
-			Scope: func(*http.Request) string { return "" }}),
+		"nil options":                   func() http.Handler { return NewWithOptions(new(MemStore), nil) },
+		"durations and size negative":   with(Options{MaxAge: -1, ListMaxAge: -1, CacheSize: -1}),
+		"a million":                     with(Options{PageSize: 1_000_000, MaxPageSize: 1_000_000}),
+		"bad: Orders without Scope":     with(Options{Orders: new(MemStore)}),
+		"bad: Orders a nil pointer":     with(Options{Orders: (*MemStore)(nil), Scope: (*http.Request).UserAgent}),
 		"bad: New of nil":               func() http.Handler { return New(nil) },
 		"bad: New of a nil pointer":     func() http.Handler { return New((*MemStore)(nil)) },
 		"bad: NewWithOptions of nil":    func() http.Handler { return NewWithOptions(nil, new(Options)) },
