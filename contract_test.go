@@ -28,11 +28,11 @@ func TestContract(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			if *record {
 				synctest.Test(t, func(t *testing.T) {
-					must.OK(t, exchanges.Record(file, new(exchanges.MemStore)))
+					must.OK(t, exchanges.Record(file))
 				})
 			}
 			synctest.Test(t, func(t *testing.T) {
-				if err := exchanges.Check(file, new(exchanges.MemStore), nil); err != nil {
+				if err := exchanges.Check(file, nil); err != nil {
 					t.Error(err)
 				}
 			})

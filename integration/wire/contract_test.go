@@ -19,7 +19,7 @@ func TestContract(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				wrap := func(h http.Handler) http.Handler { return apidoc.Validated(t, h) }
-				if err := exchanges.Check(file, new(exchanges.MemStore), wrap); err != nil {
+				if err := exchanges.Check(file, wrap); err != nil {
 					t.Error(err)
 				}
 			})

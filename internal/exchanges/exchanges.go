@@ -1,5 +1,5 @@
 // Package exchanges replays the recorded exchanges in testdata/contract, whose
-// README.md describes them, on any store.
+// README.md describes them, on a [storefront.MemStore].
 package exchanges
 
 import (
@@ -25,52 +25,6 @@ import (
 	"example.com/storefront"
 )
 
-// A Store is a store on which exchanges can be replayed.
-type Store interface {
-	storefront.Store
-	storefront.OrderReader
-
-	// Put stores each resource under its ID in the collection: "users",
-	// "products" or "widgets".
-	Put(ctx context.Context, collection string, resources ...storefront.Resource) error
-
-	// Delete removes the resources with these IDs from the collection.
-	Delete(ctx context.Context, collection string, ids ...string) error
-}
-
-// MemStore is a [storefront.MemStore] as a [Store].
-type MemStore struct{ storefront.MemStore }
-
-// Put implements [Store].
-func (m *MemStore) Put(_ context.Context, collection string, resources ...storefront.Resource) error {
-	c, err := m.collection(collection)
-	if err == nil {
-		c.Put(resources...)
-	}
-	return err
-}
-
-// Delete implements [Store].
-func (m *MemStore) Delete(_ context.Context, collection string, ids ...string) error {
-	c, err := m.collection(collection)
-	if err == nil {
-		c.Delete(ids...)
-	}
-	return err
-}
-
-func (m *MemStore) collection(name string) (*storefront.Collection, error) {
-	switch name {
-	case "users":
-		return &m.Users, nil
-	case "products":
-		return &m.Products, nil
-	case "widgets":
-		return &m.Widgets, nil
-	}
-	return nil, fmt.Errorf("there are no %s", name)
-}
-
 // Files returns the recorded files in the folder dir, at least one.
 func Files(dir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
@@ -80,15 +34,13 @@ func Files(dir string) ([]string, error) {
 	return files, err
 }
 
-// Check replays file on store, which must be empty, and returns how the
-// responses break the recorded ones, one line for each fault. Every handler that
-// the file needs is passed through wrap, unless that is nil.
+// Check replays file and returns how the responses break the recorded ones, one line for
+// each fault. Every handler that the file needs is passed through wrap, unless that is nil.
 //
 // Check sleeps when time passes in the file. It is meant to be called in a
-// [testing/synctest] bubble: the bubble's clock begins at the time at which the files
-// begin, jumps while everybody sleeps, and stands still while a database works.
-func Check(file string, store Store, wrap func(http.Handler) http.Handler) error {
-	_, exchanges, err := replayFile(file, store, wrap)
+// [testing/synctest] bubble, whose clock begins at the time at which the files begin.
+func Check(file string, wrap func(http.Handler) http.Handler) error {
+	_, exchanges, err := replayFile(file, wrap)
 	if err != nil {
 		return err
 	}
@@ -108,8 +60,8 @@ func Check(file string, store Store, wrap func(http.Handler) http.Handler) error
 
 // Record replays file as [Check] does and writes the responses into it, unless
 // it has any.
-func Record(file string, store Store) error {
-	text, exchanges, err := replayFile(file, store, nil)
+func Record(file string) error {
+	text, exchanges, err := replayFile(file, nil)
 	if err != nil || slices.ContainsFunc(exchanges, func(e exchange) bool { return e.want != nil }) {
 		return err
 	}
@@ -155,10 +107,9 @@ type exchange struct {
 	want *recorded // nil if there is none
 }
 
-// replayFile puts the resources of store.json, in the same folder, into the store and
-// replays the file.
-func replayFile(file string, store Store,
-	wrap func(http.Handler) http.Handler) (text string, exchanges []exchange, err error) {
+// replayFile replays the file on a store with the resources of store.json, in the same folder.
+func replayFile(file string, wrap func(http.Handler) http.Handler) (text string, exchanges []exchange,
+	err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return "", nil, err
@@ -171,7 +122,8 @@ func replayFile(file string, store Store,
 	if err != nil {
 		return "", nil, err
 	}
-	if err := put(store, string(contents)); err != nil {
+	store := new(storefront.MemStore)
+	if err := store.Load(bytes.NewReader(contents)); err != nil {
 		return "", nil, fmt.Errorf("store.json: %w", err)
 	}
 	if exchanges, err = replay(steps, store, wrap); err != nil {
@@ -180,7 +132,7 @@ func replayFile(file string, store Store,
 	return string(b), exchanges, nil
 }
 
-func replay(steps []step, store Store, wrap func(http.Handler) http.Handler) ([]exchange, error) {
+func replay(steps []step, store *storefront.MemStore, wrap func(http.Handler) http.Handler) ([]exchange, error) {
 	current := &currentStore{store}
 	h, err := newService(current, "", wrap)
 	if err != nil {
@@ -221,12 +173,19 @@ func replay(steps []step, store Store, wrap func(http.Handler) http.Handler) ([]
 		case "store":
 			err = current.become(step.arg, store)
 		case "put":
-			err = put(store, step.arg)
+			err = store.Load(strings.NewReader(step.arg))
 		case "order":
 			err = create(store, step.arg)
 		case "delete":
-			collection, id, _ := strings.Cut(step.arg, " ")
-			err = store.Delete(context.Background(), collection, id)
+			name, id, _ := strings.Cut(step.arg, " ")
+			collection := map[string]*storefront.Collection{
+				"users": &store.Users, "products": &store.Products, "widgets": &store.Widgets,
+			}[name]
+			if collection == nil {
+				err = fmt.Errorf("there are no %s", name)
+				break
+			}
+			collection.Delete(id)
 		default:
 			err = errors.New("there is no such step")
 		}
@@ -237,26 +196,8 @@ func replay(steps []step, store Store, wrap func(http.Handler) http.Handler) ([]
 	return exchanges, nil
 }
 
-// put puts resources into the store, from text in the form that MemStore.Load reads.
-func put(store Store, text string) error {
-	var loaded storefront.MemStore
-	if err := loaded.Load(strings.NewReader(text)); err != nil {
-		return err
-	}
-	for name, c := range map[string]*storefront.Collection{
-		"users": &loaded.Users, "products": &loaded.Products, "widgets": &loaded.Widgets,
-	} {
-		if resources := slices.Collect(c.All()); len(resources) > 0 {
-			if err := store.Put(context.Background(), name, resources...); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // create has the store create an order, with an ID of its own.
-func create(store Store, text string) error {
+func create(store storefront.Store, text string) error {
 	var order storefront.Order
 	var of struct{ Scope, Key string }
 	if err := errors.Join(json.Unmarshal([]byte(text), &order), json.Unmarshal([]byte(text), &of)); err != nil {
@@ -354,7 +295,7 @@ func nameRandomParts(body string, names map[string]string) string {
 	})
 }
 
-// A currentStore is a Store, and its OrderReader, that can be replaced.
+// A currentStore is a store, and its OrderReader, that can be replaced.
 type currentStore struct{ readStore }
 
 type readStore interface {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"example.com/storefront"
 	"example.com/storefront/internal/must"
 )
 
@@ -143,9 +144,9 @@ func TestRecordWritesOnlyWhereNothingIsRecorded(t *testing.T) {
 		must.OK(t, os.WriteFile(file, []byte(text), 0o644))
 		synctest.Test(t, func(t *testing.T) {
 			if record {
-				must.OK(t, Record(file, new(MemStore)))
+				must.OK(t, Record(file))
 			}
-			err = Check(file, new(MemStore), nil)
+			err = Check(file, nil)
 		})
 		return string(must.Get(os.ReadFile(file))(t)), err
 	}
@@ -190,7 +191,7 @@ func TestFilesWithMistakesAreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			steps, err := parse(c.text)
 			if err == nil {
-				_, err = replay(steps, new(MemStore), nil)
+				_, err = replay(steps, new(storefront.MemStore), nil)
 			}
 			if err == nil || err.Error() != c.want {
 				t.Errorf("got  %v\nwant %s", err, c.want)
