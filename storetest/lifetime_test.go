@@ -44,9 +44,9 @@ func (s *store) forgetKeys(choose func(name string, forget func(name string))) {
 		})
 		k.Value += times(*k)
 	})
-	s.readers = changedReader{MemStore: s.MemStore, byKey: func(ctx ctxt, scope, value string) (resource, error) {
+	s.byKey = func(ctx ctxt, scope, value string) (resource, error) {
 		return s.MemStore.GetOrderByKey(ctx, scope, value+times(key{Scope: scope, Value: value}))
-	}}
+	}
 }
 
 // expireKeys makes the store forget each key after a time.

@@ -21,6 +21,8 @@ type (
 	lister   = func(ctx ctxt, position string, limit int) ([]resource, error)
 	creator  = func(ctx ctxt, k key, o order) (order, error)
 	getter   = func(ctx ctxt, id string) (resource, error)
+
+	orderGetter = func(ctx ctxt, scope, idOrKey string) (resource, error)
 )
 
 // A store keeps the contract until one of its functions is changed. It has all optional
@@ -30,7 +32,8 @@ type store struct {
 	listUsers, listWidgets lister
 	create                 creator
 	get                    getter
-	readers                storefront.OrderReader
+	getOrder, byKey        orderGetter
+	listOrders             func(ctx ctxt, scope, after string, limit int) ([]resource, error)
 	put, delete            func(storetest.Contents)
 	reopen                 func() storefront.Store
 	soldOut                *sync.Map          // items
@@ -46,7 +49,7 @@ func newStore(contents storetest.Contents) *store {
 	m := new(storefront.MemStore)
 	s := &store{
 		MemStore: m, listUsers: m.ListUsers, listWidgets: m.ListWidgets, get: m.GetProduct,
-		readers: m,
+		getOrder: m.GetOrder, byKey: m.GetOrderByKey, listOrders: m.ListOrders,
 		soldOut: new(sync.Map), refusal: soldOut, known: make(map[string]bool),
 	}
 	s.create, s.put, s.delete, s.reopen = s.createRight, s.putAll, s.deleteAll, func() storefront.Store { return s }
@@ -65,15 +68,15 @@ func changed(change func(*store)) func(*testing.T, storetest.Contents) storefron
 }
 
 func (s *store) GetOrder(ctx ctxt, scope, id string) (resource, error) {
-	return s.readers.GetOrder(ctx, scope, id)
+	return s.getOrder(ctx, scope, id)
 }
 
 func (s *store) ListOrders(ctx ctxt, scope, after string, limit int) ([]resource, error) {
-	return s.readers.ListOrders(ctx, scope, after, limit)
+	return s.listOrders(ctx, scope, after, limit)
 }
 
 func (s *store) GetOrderByKey(ctx ctxt, scope, key string) (resource, error) {
-	return s.readers.GetOrderByKey(ctx, scope, key)
+	return s.byKey(ctx, scope, key)
 }
 
 func (s *store) ListUsers(ctx ctxt, after string, limit int) ([]resource, error) {
@@ -173,24 +176,6 @@ func (s *store) lists(instead func(l list, ctx ctxt, position string, limit int)
 	}
 	s.listUsers = replace(list{s.listUsers, &s.Users, false})
 	s.listWidgets = replace(list{s.listWidgets, &s.Widgets, true})
-}
-
-// resources changes those that GetProduct and the lists return.
-func (s *store) resources(change func(resource) resource) {
-	s.get = func(ctx ctxt, id string) (resource, error) {
-		r, err := s.MemStore.GetProduct(ctx, id)
-		if err == nil {
-			r = change(r)
-		}
-		return r, err
-	}
-	s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-		page, err := l.right(ctx, position, limit)
-		for i := range page {
-			page[i] = change(page[i])
-		}
-		return page, err
-	})
 }
 
 // around replaces CreateOrder with a function that may call the one that it replaces.
