@@ -175,26 +175,6 @@ func TestNothingIsSentThatCannotBeKept(t *testing.T) {
 	must.Get(c.Order(t.Context(), draft))(t)
 }
 
-func TestPutWaitsForResume(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		shop, store := newScript()
-		journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
-		draft := client.NewDraft("teapot", 2)
-		for range 2 {
-			if err := journal.Put(t.Context(), draft); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(100 * time.Hour) // the program is not running
-		if len(shop.sent) > 0 {
-			t.Error("Put sends")
-		}
-		if got := fmt.Sprint(resume(t, journal)); got != "map[teapot:ord_ <nil>]" || len(store.Orders()) != 1 {
-			t.Errorf("Resume yields %v", got)
-		}
-	})
-}
-
 // A refusal is for sure as long as no try can have created the order, and then kept instead of sent again.
 func TestRefusalIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -507,52 +487,6 @@ func TestOneAtATimeSendsADraft(t *testing.T) {
 	}
 }
 
-func TestResumeGoesOnBesideOneThatFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(storefront.MemStore)
-		service := atBase(storefront.New(store))
-		shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body)
-			if bytes.Contains(body, []byte("poison")) {
-				w.WriteHeader(http.StatusInternalServerError)
-				return
-			}
-			r.Body = io.NopCloser(bytes.NewReader(body))
-			service.ServeHTTP(w, r)
-		})}
-		journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
-		for _, item := range []string{"poison", "a", "b", "c"} {
-			if err := journal.Put(t.Context(), client.NewDraft(item, 1)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		began := time.Now()
-		n := 0
-		for entry, err := range journal.Resume(t.Context()) {
-			if err != nil || entry.Order.ID == "" {
-				t.Fatal(entry, err)
-			}
-			if n++; n == 3 {
-				break // ends the tries of the other
-			}
-		}
-		if took := time.Since(began); took > time.Minute {
-			t.Errorf("Resume took %v for those that do not fail", took)
-		}
-		// The draft is free again: another call does not wait for it.
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for entry, err := range journal.Resume(ctx) {
-			if err == nil {
-				entry.Remove()
-			}
-		}
-		if left := resumeItems(t, journal); !slices.Equal(left, []string{"poison"}) {
-			t.Errorf("the journal has %v", left)
-		}
-	})
-}
-
 // Resume sends in goroutines of its own, in which a panic would end the program.
 func TestResumeYieldsTheDraftWhoseTransportDoesNotReturn(t *testing.T) {
 	for _, row := range []struct {
@@ -596,14 +530,6 @@ func TestResumeYieldsTheDraftWhoseTransportDoesNotReturn(t *testing.T) {
 			}
 		})
 	}
-}
-
-// resumeItems returns the items of the drafts that a journal has.
-func resumeItems(t testing.TB, journal *client.Journal) (items []string) {
-	for entry := range journal.Resume(t.Context()) {
-		items = append(items, entry.Draft.Item())
-	}
-	return items
 }
 
 // TestDraftsThatFailHoldUpNoOther has many that fail in a journal, and all the others sent by a few calls of
