@@ -163,20 +163,6 @@ func TestServersAreTriedInTurn(t *testing.T) {
 	}
 }
 
-func TestServersStayWithTheOneThatWorks(t *testing.T) {
-	s, all := fakes(2)
-	all[0].set(down)
-	connected(t, s)
-	all[0].set(up)
-	if _, server := connected(t, s); server != "b" {
-		t.Errorf("it connected to %s, want b, which was found to work", server)
-	}
-	all[1].set(down)
-	if _, server := connected(t, s); server != "a" {
-		t.Errorf("it connected to %s, want a, as b is down", server)
-	}
-}
-
 func TestConnectionsToTheOldServerAreDropped(t *testing.T) {
 	s, all := fakes(2)
 	old, _ := connected(t, s)
