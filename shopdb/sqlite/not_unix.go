@@ -5,6 +5,7 @@ package sqlite
 import (
 	"io/fs"
 	"math"
+	"os"
 )
 
 // freeOf does not know, and returns that there is no end of it.
@@ -14,3 +15,9 @@ func isReadOnly(string) bool { return false }
 
 // statOf does not know.
 func statOf(fs.FileInfo) (device, links uint64) { return 0, 1 }
+
+// openQueue returns nil: processes ask for SQLite's own lock alone.
+func openQueue(string) *os.File { return nil }
+
+func lock(*os.File, bool) bool { return true }
+func unlock(*os.File)          {}
