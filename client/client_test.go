@@ -14,6 +14,7 @@ import (
 	"example.com/storefront"
 	"example.com/storefront/client"
 	"example.com/storefront/clienttest"
+	"example.com/storefront/internal/must"
 )
 
 // TestClient has several seeds decide what the faults leave to chance.
@@ -36,11 +37,7 @@ func TestClientInRealTime(t *testing.T) { clienttest.Run(t, newJournaled) }
 
 func newJournaled(t *testing.T, service clienttest.Service) clienttest.Client {
 	c := newClient(t, service)
-	journal, err := client.OpenJournal(t.TempDir(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tested{c, journal}
+	return &tested{c, open(t, t.TempDir(), c)}
 }
 
 func newClient(t *testing.T, service clienttest.Service) *client.Client {
@@ -51,9 +48,7 @@ func newClient(t *testing.T, service clienttest.Service) *client.Client {
 		Products:   10,
 		Logger:     slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 

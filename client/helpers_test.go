@@ -13,6 +13,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/client"
+	"example.com/storefront/internal/must"
 )
 
 // A script is a transport that gives answers in sequence, and then those of a shop.
@@ -68,10 +69,7 @@ func shopOf(t testing.TB, transport http.RoundTripper, opts client.Options) *cli
 	t.Helper()
 	opts.HTTPClient = &http.Client{Transport: transport}
 	opts.Logger = slog.New(slog.DiscardHandler)
-	c, err := client.New("http://shop.test/base/", &opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New("http://shop.test/base/", &opts))(t)
 	return c
 }
 
@@ -88,10 +86,7 @@ func member(r storefront.Resource, name string) string {
 
 func text(t testing.TB, draft *client.Draft) string {
 	t.Helper()
-	b, err := draft.MarshalText()
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(draft.MarshalText())(t)
 	return string(b)
 }
 
@@ -99,8 +94,6 @@ func text(t testing.TB, draft *client.Draft) string {
 func draftFrom(t testing.TB, text string, replace ...string) *client.Draft {
 	t.Helper()
 	draft := new(client.Draft)
-	if err := draft.UnmarshalText([]byte(strings.NewReplacer(replace...).Replace(text))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, draft.UnmarshalText([]byte(strings.NewReplacer(replace...).Replace(text))))
 	return draft
 }

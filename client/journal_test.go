@@ -29,10 +29,7 @@ import (
 
 func open(t testing.TB, dir string, c *client.Client) *client.Journal {
 	t.Helper()
-	journal, err := client.OpenJournal(dir, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	journal := must.Get(client.OpenJournal(dir, c))(t)
 	return journal
 }
 
@@ -52,15 +49,9 @@ func resume(t testing.TB, journal *client.Journal) map[string]string {
 // files returns the contents of a folder's files.
 func files(t testing.TB, dir string) (out []string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 		out = append(out, string(data))
 	}
 	return out
@@ -71,10 +62,7 @@ func TestOrderIsKeptUntilItIsRemoved(t *testing.T) {
 	shop, store := newScript()
 	journal := open(t, dir, shopOf(t, shop, client.Options{}))
 	draft := client.NewDraft("teapot", 2)
-	order, err := journal.Order(t.Context(), draft)
-	if err != nil {
-		t.Fatal(err)
-	}
+	order := must.Get(journal.Order(t.Context(), draft))(t)
 	again, err := journal.Order(t.Context(), draft)
 	if err != nil || !again.Equal(order) || len(shop.sent) != 1 {
 		t.Errorf("the same draft returned %v, %v with %d requests", again, err, len(shop.sent))
@@ -84,9 +72,7 @@ func TestOrderIsKeptUntilItIsRemoved(t *testing.T) {
 			t.Errorf("Resume yields %v, %v", entry, err)
 		}
 	}
-	if err := journal.Remove(t.Context(), draft); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, journal.Remove(t.Context(), draft))
 	if got := resume(t, journal); len(got) > 0 || len(store.Orders()) != 1 || len(files(t, dir)) > 0 {
 		t.Errorf("after Remove, Resume yields %v, and the folder has %q", got, files(t, dir))
 	}
@@ -99,19 +85,13 @@ func TestProgramIsKilledAtAnyMoment(t *testing.T) {
 	shop, store := newScript()
 	journal := open(t, dir, shopOf(t, shop, client.Options{}))
 	draft := client.NewDraft("teapot", 2)
-	if err := journal.Put(t.Context(), draft); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, journal.Put(t.Context(), draft))
 	put := len(files(t, dir)[0])
-	if _, err := journal.Order(t.Context(), draft); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(journal.Order(t.Context(), draft))(t)
 	whole := files(t, dir)[0]
 	name, _ := filepath.Glob(filepath.Join(dir, "*"))
 	for n := range len(whole) + 1 {
-		if err := os.WriteFile(name[0], []byte(whole[:n]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name[0], []byte(whole[:n]), 0o600))
 		got := fmt.Sprint(resume(t, journal))
 		want := "map[teapot:ord_ <nil>]"
 		if n < put {
@@ -156,9 +136,7 @@ func TestNothingIsSentThatCannotBeKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	shop, _ := newScript()
 	journal := open(t, dir, shopOf(t, shop, client.Options{}))
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(dir))
 	order, err := journal.Order(t.Context(), client.NewDraft("teapot", 2))
 	if err == nil || draftOf(err) != nil || order.ID != "" || len(shop.sent) > 0 {
 		t.Errorf("Order returned %v, %v, and %d requests were sent", order, err, len(shop.sent))
@@ -511,9 +489,7 @@ func TestResumeYieldsTheDraftWhoseTransportDoesNotReturn(t *testing.T) {
 			})}
 			journal := open(t, t.TempDir(), shopOf(t, shop, client.Options{}))
 			for _, item := range []string{"poison", "tea"} {
-				if err := journal.Put(t.Context(), client.NewDraft(item, 1)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, journal.Put(t.Context(), client.NewDraft(item, 1)))
 			}
 			n := 0
 			for entry, err := range journal.Resume(t.Context()) {
@@ -575,9 +551,7 @@ func TestDraftsThatFailHoldUpNoOther(t *testing.T) {
 					if i < good {
 						item = fmt.Sprint("item ", i)
 					}
-					if err := journal.Put(t.Context(), client.NewDraft(item, 1)); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, journal.Put(t.Context(), client.NewDraft(item, 1)))
 				}
 				began, left := time.Now(), good
 				for range test.calls {
@@ -611,9 +585,7 @@ func TestDraftsThatFailHoldUpNoOther(t *testing.T) {
 func TestResumeYieldsWhatFailsInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		journal := open(t, t.TempDir(), shopOf(t, &script{shop: says(500, "")}, client.Options{}))
-		if err := journal.Put(t.Context(), client.NewDraft("teapot", 2)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, journal.Put(t.Context(), client.NewDraft("teapot", 2)))
 		began, n := time.Now(), 0
 		for entry, err := range journal.Resume(t.Context()) {
 			unknown, ok := errors.AsType[*client.UnknownError](err)
@@ -633,9 +605,7 @@ func TestForeignFilesStay(t *testing.T) {
 	shop, _ := newScript()
 	journal := open(t, dir, shopOf(t, shop, client.Options{}))
 	for _, item := range []string{"a", "b"} {
-		if err := journal.Put(t.Context(), client.NewDraft(item, 1)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, journal.Put(t.Context(), client.NewDraft(item, 1)))
 	}
 	entries, _ := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	entry, name := files(t, dir)[0], filepath.Base(entries[0])
@@ -645,9 +615,7 @@ func TestForeignFilesStay(t *testing.T) {
 		other("1"): "{\"order\":{\"id\":\"ord_1\"}}\n", other("2"): strings.Replace(entry, `"key":"`, `"key":"é`, 1),
 		other("3"): "{}\n"}
 	for name, data := range foreign {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600))
 	}
 	odd := []string{other("4"), other("5"), other("6"), other("7")}
 	for i, err := range []error{os.Mkdir(filepath.Join(dir, odd[0]), 0o700), os.Symlink("nowhere", filepath.Join(dir, odd[1])),

@@ -363,9 +363,7 @@ func TestOnTry(t *testing.T) {
 			},
 		})
 		draft := client.NewDraft("teapot", 2)
-		if _, err := c.Order(t.Context(), draft); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Order(t.Context(), draft))(t)
 		c.GetOrderByKey(t.Context(), "k")
 		want := []string{"POST /v1/orders 0 0s", "POST /v1/orders 0 0s", "POST /v1/orders 503 0s",
 			"POST /v1/orders 201 3s", "GET /v1/orders 200 0s", "GET /v1/orders 404 0s"}
@@ -399,13 +397,9 @@ func TestEachTryIsOneRequest(t *testing.T) {
 		tries++
 		return nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range 2 {
-		if _, err := c.Order(t.Context(), client.NewDraft("teapot", 2)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Order(t.Context(), client.NewDraft("teapot", 2)))(t)
 	}
 	if requests != 3 || tries != 3 {
 		t.Errorf("%d tries were %d requests, want 3", tries, requests)

@@ -35,9 +35,7 @@ func TestListIsReadAsItIsNeeded(t *testing.T) {
 		var got []string
 		shop.sent = nil
 		for user, err := range users {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if got = append(got, user.ID()); len(got) == 3 {
 				break
 			}
@@ -468,10 +466,7 @@ func TestProductIsNotAnothers(t *testing.T) {
 						return http.DefaultTransport.RoundTrip(r)
 					})
 				}
-				c, err := client.New(server.URL, &opts)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(client.New(server.URL, &opts))(t)
 				base, _ := url.Parse(server.URL)
 				for _, account = range []string{"", "ada", "grace", "grace", "ada", ""} {
 					jar.SetCookies(base, []*http.Cookie{{Name: "account", Value: account}})
@@ -494,9 +489,7 @@ func TestMemoryHasABound(t *testing.T) {
 	c := shopOf(t, shop, client.Options{Products: 1})
 	store.Products.Put(storefront.MustResource("a", nil), storefront.MustResource("b", nil))
 	for i, id := range []string{"a", "b", "b", "a"} {
-		if _, err := c.Product(t.Context(), id, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Product(t.Context(), id, nil))(t)
 		remembered := shop.sent[i].Header.Get("If-None-Match") != ""
 		if want := i == 2; remembered != want {
 			t.Errorf("when %s was read, product %d was remembered: %v, want %v", id, i+1, remembered, want)

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 )
 
 // A shop has two replicas, and may break promises.
@@ -530,9 +531,7 @@ func TestFirst(t *testing.T) {
 					}
 					return
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				mu.Lock()
 				row.until = 0
 				mu.Unlock()

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -39,10 +40,7 @@ func TestMetricsStandBesideThoseOfTheProgram(t *testing.T) {
 	opts := &Options{DB: db, Store: sqlstore.New(db, nil)}
 	var shops []*Metrics
 	for _, shop := range []string{"tea", "coffee"} {
-		m, err := New(prometheus.WrapRegistererWith(prometheus.Labels{"shop": shop}, registry), opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(New(prometheus.WrapRegistererWith(prometheus.Labels{"shop": shop}, registry), opts))(t)
 		shops = append(shops, m)
 	}
 	service := shops[1].Wrap(storefront.New(new(storefront.MemStore)))
@@ -61,15 +59,9 @@ func TestMetricsStandBesideThoseOfTheProgram(t *testing.T) {
 func TestNamesOfMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	db := sql.OpenDB(nil)
-	m, err := New(registry, &Options{DB: db, Store: sqlstore.New(db, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(New(registry, &Options{DB: db, Store: sqlstore.New(db, nil)}))(t)
 	m.Wrap(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(registry.Gather())(t)
 	var got []string
 	for _, family := range families {
 		if !strings.HasPrefix(family.GetName(), "storefront_go_sql_") {
@@ -94,10 +86,7 @@ func TestRequestsAreCountedByRoute(t *testing.T) {
 	store.Products.Put(storefront.MustResource("teapot", nil))
 	service := storefront.NewWithOptions(store, &storefront.Options{Logger: slog.New(slog.DiscardHandler)})
 	registry := prometheus.NewRegistry()
-	m, err := New(registry, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(New(registry, nil))(t)
 	handler := m.Wrap(http.TimeoutHandler(http.StripPrefix("/shop", service), time.Minute, ""))
 	for _, line := range []string{
 		"GET /shop/v1/products/teapot", "GET /shop/v1/products/kettle", "HEAD /shop/v1/products/teapot",
