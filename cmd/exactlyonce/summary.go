@@ -93,7 +93,7 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		}
 		statuses = append(statuses, fmt.Sprintf("%d: %d", status, r.Statuses[status]))
 	}
-	if s.Kept() && failed == 0 {
+	if s.Status == statusKept && failed == 0 {
 		s.Verdict += " But no request failed meanwhile: did you make anything fail?"
 	}
 	failure := ""
@@ -103,9 +103,9 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 			failure = fmt.Sprintf("%d timed out; %s", r.Timeouts, failure)
 		}
 	}
-	gap := ""
+	gap, longest := "", "–"
 	if r.LongestGap > 0 {
-		gap = "from the start"
+		gap, longest = "from the start", showDuration(r.LongestGap)
 		if r.GapBegan > 0 {
 			gap = fmt.Sprintf("from %s to %s after the start", showDuration(r.GapBegan),
 				showDuration(r.GapBegan+r.LongestGap))
@@ -121,7 +121,7 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 		{"retries of orders", count(r.Retries), ""},
 		{"orders read", count(r.Read), "by their keys, if the shop serves orders"},
 		{"keys replayed", fmt.Sprintf("%d of %d", r.Replayed, replays), "each key by each URL"},
-		{"longest gap", showGap(r), gap},
+		{"longest gap", longest, gap},
 	}
 	for _, p := range []struct {
 		name  string
@@ -158,12 +158,6 @@ func summarize(c audit.Config, r *audit.Result, notStarted *audit.NotStarted) *s
 	return s
 }
 
-// Kept reports whether every promise was kept.
-func (s *summary) Kept() bool { return s.Status == statusKept }
-
-// Started reports whether there is more to say than why the first order was not acknowledged.
-func (s *summary) Started() bool { return s.Status != statusNotStarted }
-
 // notStartedVerdict says what happened, and for an answer that is not the shop's what is
 // most likely wrong.
 func notStartedVerdict(n *audit.NotStarted, acknowledged int) string {
@@ -185,13 +179,6 @@ func notStartedVerdict(n *audit.NotStarted, acknowledged int) string {
 		verdict += " Is the URL right?"
 	}
 	return verdict
-}
-
-func showGap(r *audit.Result) string {
-	if r.LongestGap == 0 {
-		return "–"
-	}
-	return showDuration(r.LongestGap)
 }
 
 // showPercentile writes a percentile, if there are values.
@@ -232,7 +219,7 @@ func (s *summary) writeText(w io.Writer) error {
 		fmt.Fprintln(t)
 	}
 	fmt.Fprintf(t, "exactlyonce, %s\n\n", s.Began.Format("2006-01-02 15:04:05 MST"))
-	if s.Started() {
+	if s.Status != statusNotStarted { // else there is nothing to say but why
 		table(s.Parameters)
 		table(s.Promises)
 		table(s.Requests)
@@ -246,16 +233,10 @@ func (s *summary) writeText(w io.Writer) error {
 	if s.Detail != "" {
 		fmt.Fprintf(t, "\n%s\n", s.Detail)
 	}
-	for _, f := range s.Faults(3) {
-		fmt.Fprintf(t, "\n%s\n", f)
+	for _, faults := range s.Result.Faults { // of each kind
+		for _, f := range faults[:min(3, len(faults))] {
+			fmt.Fprintf(t, "\n%s\n", f)
+		}
 	}
 	return t.Flush()
-}
-
-// Faults returns some faults of each kind.
-func (s *summary) Faults(most int) (faults []audit.Fault) {
-	for _, some := range s.Result.Faults {
-		faults = append(faults, some[:min(most, len(some))]...)
-	}
-	return faults
 }

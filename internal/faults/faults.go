@@ -11,6 +11,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -162,13 +163,7 @@ func lost() step { return step{delivery: conformance.NoAnswer} }
 
 func always(steps ...step) func(Dice) []step { return func(Dice) []step { return steps } }
 
-func repeat(n int, s step) []step {
-	out := make([]step, n)
-	for i := range out {
-		out[i] = s
-	}
-	return out
-}
+func repeat(n int, s step) []step { return slices.Repeat([]step{s}, n) }
 
 // Dice decide what a seed leaves to chance.
 type Dice struct {
