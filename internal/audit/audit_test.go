@@ -269,9 +269,6 @@ func TestBrokenPromises(t *testing.T) {
 		{"drops fields", Wrong, edits(isKey, func(body []byte) []byte {
 			return bytes.Replace(body, []byte(`,"fields":{"of":"`+key+`"}`), nil, 1)
 		})},
-		{"replays the fields of another order", Wrong, edits(replaysKey, func(body []byte) []byte {
-			return bytes.Replace(body, []byte(`{"of":"`+key), []byte(`{"of":"`+another), 1)
-		})},
 		{"does not show an order that it has acknowledged", Lost, shows(func([]byte) []byte {
 			return []byte(`{"data":[],"has_more":false}`)
 		})},
