@@ -95,7 +95,9 @@ var long = strings.Repeat(" ", 1<<20)
 
 // What is too long for an order, or has no ID, is none: the draft is sent again.
 func TestOrderThatIsNone(t *testing.T) {
-	for _, answer := range []string{`{"id":"ord_1","item":"teapot","qty":2}` + long, `{"id":"","item":"teapot","qty":2}`} {
+	for _, answer := range []string{
+		`{"id":"ord_1","item":"teapot","qty":2}` + long, `{"id":"","item":"teapot","qty":2}`,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			shop, _ := newScript(says(201, answer))
 			order, err := shopOf(t, shop, client.Options{}).Order(t.Context(), client.NewDraft("teapot", 2))

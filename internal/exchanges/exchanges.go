@@ -132,7 +132,8 @@ func replayFile(file string, wrap func(http.Handler) http.Handler) (text string,
 	return string(b), exchanges, nil
 }
 
-func replay(steps []step, store *storefront.MemStore, wrap func(http.Handler) http.Handler) ([]exchange, error) {
+func replay(steps []step, store *storefront.MemStore,
+	wrap func(http.Handler) http.Handler) ([]exchange, error) {
 	current := &currentStore{store}
 	h, err := newService(current, "", wrap)
 	if err != nil {
