@@ -56,7 +56,7 @@ func Program(ctx context.Context, command []string) (func(url string, way http.R
 	p := &process{ctx: ctx, command: command, url: "http://127.0.0.1:9"} // where nobody is
 	waits := time.AfterFunc(soon, func() {
 		fmt.Fprintf(os.Stderr, "The program has not answered its first request so far, and has %v for it. %s\n%s",
-			answersIn, flushes, p.said.Take())
+			answersIn, flushes, p.said.String())
 	})
 	able, err := p.start()
 	waits.Stop()
@@ -140,13 +140,18 @@ func (s *stderr) Pass() {
 	s.pass(0)
 }
 
-// Take returns what is held back, which is not passed on then.
-func (s *stderr) Take() string {
+// String returns what is held back.
+func (s *stderr) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := printable(strings.ToValidUTF8(string(s.text), "\ufffd"))
+	return printable(strings.ToValidUTF8(string(s.text), "\ufffd"))
+}
+
+// Drop drops it.
+func (s *stderr) Drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.text = nil
-	return text
 }
 
 // A request is a line that the program reads.
@@ -245,8 +250,9 @@ func (p *process) ask(ctx context.Context, what request) (got reply, err error) 
 	wrong := func(format string, args ...any) (reply, error) {
 		err := broken(format, args...)
 		err.asked = printable("when the program was asked for " + asked + ", it ")
-		if said := strings.TrimSpace(p.said.Take()); said != "" {
+		if said := strings.TrimSpace(p.said.String()); said != "" {
 			err.stderr = "\nThe last that it wrote to its standard error:\n    " + strings.ReplaceAll(said, "\n", "\n    ")
+			p.said.Drop()
 		}
 		return reply{}, err
 	}
