@@ -29,7 +29,7 @@ func (s *Store) Check(ctx context.Context) error {
 		s.versioned.Store(err == nil)
 	}
 	if err == nil {
-		err = s.retry(ctx, deadline, func(ctx context.Context) error { return s.with(ctx, nil, s.check) })
+		err = s.retry(ctx, deadline, s.check)
 	}
 	if err != nil {
 		s.checked.Store(nil)

@@ -70,8 +70,8 @@ func (s *Store) settle(proposals []*proposal, outcomes []outcome, err error, sev
 	}
 	if n > 0 {
 		s.last.Store(&acknowledged{id: last.order.ID, hash: last.hash, at: s.now()})
-		s.stats.commits.Add(1)
-		s.stats.committed.Add(int64(n))
+		s.stats.add(&s.stats.Commits, 1)
+		s.stats.add(&s.stats.Committed, int64(n))
 	}
 }
 

@@ -63,7 +63,7 @@ func (s *Store) connection(ctx context.Context, w *watchdog.Watch) (
 		}
 		trying, c.try = w.Try(ctx)
 	}
-	s.stats.running.Add(1)
+	s.stats.add(&s.stats.Running, 1)
 	return s.look(trying, c, w)
 }
 
@@ -116,7 +116,7 @@ func (c *connection) close(err error) error {
 		err = c.yield(err)
 	}
 	if c.try != nil {
-		c.store.stats.running.Add(-1)
+		c.store.stats.add(&c.store.stats.Running, -1)
 		err = c.endTry(err)
 	}
 	if c.until == nil {
@@ -165,7 +165,7 @@ func (c *connection) release(err error) {
 
 // drop closes a connection that must not go back to the pool.
 func (s *Store) drop(conn *sql.Conn) {
-	s.stats.dropped.Add(1)
+	s.stats.add(&s.stats.Dropped, 1)
 	conn.Raw(func(any) error { return driver.ErrBadConn })
 }
 

@@ -58,7 +58,13 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*database, error) {
 	s.noteFlaw(nil)
 	s.looked.at(conn, 2*s.db.Stats().OpenConnections+16)
 	s.server.Store(&name)
-	s.database.CompareAndSwap(nil, &database{e, e.newCommitter(s)})
+	found := &database{engine: e}
+	if w, ok := e.(writer); ok {
+		found.committer = newConcurrent(s, w)
+	} else {
+		found.committer = newSerial(s)
+	}
+	s.database.CompareAndSwap(nil, found)
 	return s.database.Load(), nil
 }
 

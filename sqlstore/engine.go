@@ -20,7 +20,7 @@ import (
 
 // An engine is what the store leaves to one kind of database. Each has a file of its own, with its
 // SQL, the settings that it demands, its errors, and how it commits. One more is a file, with a line in
-// kinds; it may embed another one, as mySQLGroup does, and use one of the committers.
+// kinds; it may embed another one, as mySQLGroup does. One that is a writer, too, commits as such.
 type engine interface {
 	// sql returns the statements that differ in their text alone.
 	sql() *statements
@@ -35,9 +35,6 @@ type engine interface {
 	// open opens a link for one try. w, if it is not nil, ends a try that the server does not
 	// answer: then the ctx that open returns is done.
 	open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error)
-
-	// newCommitter returns what commits the orders of s.
-	newCommitter(s *Store) committer
 
 	// find returns the order with a key, as durable as a new one, and its fingerprint. If there is
 	// none, it returns sql.ErrNoRows.

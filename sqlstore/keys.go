@@ -38,17 +38,17 @@ const keysPerStatement = 1000
 func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error) {
 	// All replicas go by the clock of the database, so that one whose own clock is ahead
 	// does not forget keys that all of them need.
-	now, err := s.number(ctx, func(st *statements) string { return st.now })
-	if err != nil {
-		return 0, err
-	}
-	if before.UnixMilli() > now-storefront.KeyLifetime.Milliseconds() {
-		return 0, fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v",
-			before.Format(time.RFC3339), storefront.KeyLifetime)
-	}
-	var version, last, keep int64
-	err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
+	var now, version, last, keep int64
+	err := s.retryWith(ctx, func(ctx context.Context, c *session) error {
 		st := c.database.sql()
+		err := c.each(ctx, func() {}, []any{&now}, st.now)
+		switch {
+		case err != nil:
+			return err
+		case before.UnixMilli() > now-storefront.KeyLifetime.Milliseconds():
+			return fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v",
+				before.Format(time.RFC3339), storefront.KeyLifetime)
+		}
 		return c.each(ctx, func() {}, []any{&version, &last, &keep}, st.get+`version, COALESCE(forgotten_ms, 0),
 			COALESCE(keep_ms, 0) FROM `+st.prefix+`storefront_schema ORDER BY version`)
 	})
@@ -57,7 +57,7 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 	}
 	before = before.Add(-time.Duration(max(0, keep)) * time.Millisecond)
 	n, err := s.forgetSince(ctx, time.UnixMilli(last), before)
-	s.stats.forgotten.Add(n)
+	s.stats.add(&s.stats.Forgotten, n)
 	if err == nil {
 		_, err = s.exec(ctx, func(st *statements) string {
 			return `UPDATE ` + st.prefix + `storefront_schema SET forgotten_ms = ` + st.param(1) +

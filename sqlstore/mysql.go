@@ -94,8 +94,6 @@ func (e *mySQL) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.
 	return ctx, mySQLLink{c}, err
 }
 
-func (e *mySQL) newCommitter(s *Store) committer { return newConcurrent(s, e) }
-
 // numberRow makes the commit of its transaction wait for all commits before it. In a group, two
 // transactions on different primaries that name the same slot conflict.
 const numberRow = `INSERT INTO storefront_replays (slot, number) VALUES (?, 1)
@@ -178,8 +176,6 @@ func (e mySQLGroup) open(ctx context.Context, s *Store, w *watchdog.Watch) (cont
 	ctx, c, err := s.connection(ctx, w)
 	return ctx, groupLink{mySQLLink{c}}, err
 }
-
-func (e mySQLGroup) newCommitter(s *Store) committer { return newConcurrent(s, e) }
 
 // confirm makes sure that the key of a refused order is free on all primaries: it commits a transaction
 // with the key's claim, which fails if another one has created an order with the key. If the order is

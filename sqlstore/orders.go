@@ -81,11 +81,11 @@ func (r result) hasOrder() bool { return r.state == created || r.state == taken 
 // key wait for each other, and those of this process share one try. Who else sends the key is open.
 func (s *Store) CreateOrder(ctx context.Context, key storefront.IdempotencyKey, order storefront.Order) (
 	stored storefront.Order, err error) {
-	counted := &s.stats.failed // if it panics
-	s.stats.calls.Add(1)
+	counted := &s.stats.Failed // if it panics
+	s.stats.add(&s.stats.Waiting, 1)
 	defer func() {
-		s.stats.calls.Add(-1)
-		counted.Add(1)
+		s.stats.add(&s.stats.Waiting, -1)
+		s.stats.add(counted, 1)
 	}()
 	deadline := time.Now().Add(s.opts.Timeout)
 	p := &proposal{key: key, order: order, hash: keyHash(key.Scope, key.Value), wait: s.times.commit}

@@ -211,8 +211,6 @@ func (e *postgreSQL) open(ctx context.Context, s *Store, w *watchdog.Watch) (con
 	return c.giveWay(ctx, w), c, nil
 }
 
-func (e *postgreSQL) newCommitter(s *Store) committer { return newConcurrent(s, e) }
-
 // insertMany leaves out the orders whose key is taken.
 func (e *postgreSQL) insertMany(ctx context.Context, c *session, proposals []*proposal) (
 	map[[sha256.Size]byte]bool, error) {

@@ -68,8 +68,8 @@ func (s *Store) read(ctx context.Context, n int,
 	if n <= 0 {
 		return nil, ctx.Err()
 	}
-	s.stats.calls.Add(1)
-	defer s.stats.calls.Add(-1)
+	s.stats.add(&s.stats.Waiting, 1)
+	defer s.stats.add(&s.stats.Waiting, -1)
 	c, err := s.begin(ctx, time.Now().Add(s.opts.Timeout), &s.reading)
 	if err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func (s *Store) busyServer(ctx context.Context, began time.Duration, held int) [
 	answered := max(s.reading.Answered(), s.ordering.Answered())
 	switch {
 	case ctx.Err() != nil && answered > began: // the server answers over these connections
-	case pool.InUse == pool.MaxOpenConnections && int64(pool.InUse-held) > s.stats.running.Load():
+	case pool.InUse == pool.MaxOpenConnections && int64(pool.InUse-held) > s.Stats().Running:
 		// The program uses some of them.
 	default:
 		return nil

@@ -89,11 +89,9 @@ func (s *Store) with(ctx context.Context, w *watchdog.Watch, f func(context.Cont
 	return f(ctx, c)
 }
 
-// retryWith is retry with a session, for as long as Options.Timeout.
+// retryWith is retry for as long as Options.Timeout.
 func (s *Store) retryWith(ctx context.Context, try func(context.Context, *session) error) error {
-	return s.retry(ctx, time.Now().Add(s.opts.Timeout), func(ctx context.Context) error {
-		return s.with(ctx, nil, try)
-	})
+	return s.retry(ctx, time.Now().Add(s.opts.Timeout), try)
 }
 
 // each runs a query, scans each row into dest, and then calls then.
@@ -137,14 +135,6 @@ func (c *session) hashes(ctx context.Context, proposals []*proposal, query strin
 		hashes[[sha256.Size]byte(hash)] = true
 	}, []any{&hash}, query, args...)
 	return hashes, cmp.Or(err, other)
-}
-
-// number returns the single value that a query returns.
-func (s *Store) number(ctx context.Context, query func(*statements) string) (n int64, err error) {
-	err = s.retryWith(ctx, func(ctx context.Context, c *session) error {
-		return c.each(ctx, func() {}, []any{&n}, query(c.database.sql()))
-	})
-	return n, err
 }
 
 // exec runs a statement, again after an error that may pass, and returns how many rows it

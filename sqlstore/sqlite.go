@@ -154,7 +154,7 @@ func (e *sqlite) server(context.Context, *sql.Conn) (string, error) { return "",
 // open opens a link over any connection of the pool. Nothing ends a try early: a file does not fall silent.
 func (e *sqlite) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
 	if w != nil {
-		s.stats.running.Add(1)
+		s.stats.add(&s.stats.Running, 1)
 	}
 	return ctx, &preparedLink{e, s, w}, nil
 }
@@ -169,7 +169,7 @@ type preparedLink struct {
 
 func (l *preparedLink) close(err error) error {
 	if l.watch != nil {
-		l.store.stats.running.Add(-1)
+		l.store.stats.add(&l.store.stats.Running, -1)
 	}
 	return err
 }
@@ -264,8 +264,6 @@ func (tx *sqliteTx) rollBack(context.Context) {
 	defer tx.writing.Release()
 	tx.Rollback()
 }
-
-func (e *sqlite) newCommitter(s *Store) committer { return newSerial(s) }
 
 // sqliteCode returns the result code of an error of a driver of SQLite, the extended one if there is one,
 // and false for any other error. The drivers have no common type: modernc.org/sqlite has a method Code,

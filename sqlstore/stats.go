@@ -3,14 +3,12 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"sync"
 
 	"example.com/storefront"
 )
 
-// Stats counts what a [Store] has done since it was made, and what it is doing. The numbers
-// are read one after the other, so that while calls are in progress, they may be of slightly
-// different moments.
+// Stats counts what a [Store] has done since it was made, and what it is doing.
 type Stats struct {
 	// How calls of CreateOrder have ended. Their sum is the number of those that have
 	// returned.
@@ -34,57 +32,48 @@ type Stats struct {
 	Waiting int64 // reads and orders that wait for a connection, a commit or a call with the same key
 }
 
-// counters has the numbers from which Stats is made.
+// counters are the numbers of Stats. Those who run are among those who wait until Stats tells them apart.
 type counters struct {
-	created, replayed, keyReused, refused, unavailable, canceled, failed atomic.Int64
+	mu sync.Mutex
+	Stats
+}
 
-	commits, committed, forgotten, retries, dropped atomic.Int64
-
-	calls, running atomic.Int64 // now
+// add adds n to one of the numbers.
+func (c *counters) add(number *int64, n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*number += n
 }
 
 // Stats returns the numbers of the store. It does not use the database, and may be called at
 // any time.
 func (s *Store) Stats() Stats {
-	c := &s.stats
-	running := c.running.Load()
-	return Stats{
-		Created:     c.created.Load(),
-		Replayed:    c.replayed.Load(),
-		KeyReused:   c.keyReused.Load(),
-		Refused:     c.refused.Load(),
-		Unavailable: c.unavailable.Load(),
-		Canceled:    c.canceled.Load(),
-		Failed:      c.failed.Load(),
-		Commits:     c.commits.Load(),
-		Committed:   c.committed.Load(),
-		Forgotten:   c.forgotten.Load(),
-		Retries:     c.retries.Load(),
-		Dropped:     c.dropped.Load(),
-		Running:     running,
-		Waiting:     max(0, c.calls.Load()-running),
-	}
+	s.stats.mu.Lock()
+	defer s.stats.mu.Unlock()
+	now := s.stats.Stats
+	now.Waiting = max(0, now.Waiting-now.Running)
+	return now
 }
 
 // of returns the counter for a call of CreateOrder with ctx that returns err.
-func (c *counters) of(ctx context.Context, err error, created bool) *atomic.Int64 {
+func (c *counters) of(ctx context.Context, err error, created bool) *int64 {
 	accepted, ok := err.(acceptError)
 	switch {
 	case created:
-		return &c.created
+		return &c.Created
 	case err == nil:
-		return &c.replayed
+		return &c.Replayed
 	case err == storefront.ErrKeyReused:
-		return &c.keyReused
+		return &c.KeyReused
 	case ok:
 		if _, refused := errors.AsType[*storefront.Refusal](accepted.error); refused {
-			return &c.refused
+			return &c.Refused
 		}
-		return &c.failed
+		return &c.Failed
 	case errors.Is(err, storefront.ErrUnavailable):
-		return &c.unavailable
+		return &c.Unavailable
 	case ctx.Err() != nil:
-		return &c.canceled
+		return &c.Canceled
 	}
-	return &c.failed
+	return &c.Failed
 }

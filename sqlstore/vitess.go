@@ -64,8 +64,6 @@ func newVitess(single bool) *vitess {
 // server returns no name: what a statement without a table asks is a shard at random.
 func (e *vitess) server(context.Context, *sql.Conn) (string, error) { return "", nil }
 
-func (e *vitess) newCommitter(s *Store) committer { return newConcurrent(s, e) }
-
 func (e *vitess) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
 	ctx, c, err := s.connection(ctx, w)
 	return ctx, vitessLink{mySQLLink{c}, e}, err
