@@ -39,6 +39,9 @@ func (e *mySQLPacketError) Error() string {
 	return "Error 1153 (08S01): Got a packet bigger than 'max_allowed_packet' bytes"
 }
 
+// vtgate returns an error as vtgate and its tablets give it, if these are killed, moved and stopped.
+func vtgate(n uint16, text string) error { return &mySQLError{n, fmt.Sprintf("Error %d: %s", n, text)} }
+
 func TestErrorsThatPassAreRetried(t *testing.T) {
 	for name, failure := range map[string]error{
 		"serialization failure":          stateError("40001"),
@@ -75,6 +78,14 @@ func TestErrorsThatPassAreRetried(t *testing.T) {
 		"joined (MySQL)":               errors.Join(errors.New("query"), &mySQLError{Number: 1180}),
 		"server gone (MySQL)":          errors.New("invalid connection"),
 		"server gone (pgx)":            errors.New("conn closed"),
+		"reparenting (Vitess)":         vtgate(1105, "target: shop.-80.primary: primary is not serving"),
+		"tablet gone (Vitess)":         vtgate(1105, "VT14003: no connection for tablet zone1-100"),
+		"rolled back (Vitess)":         vtgate(1105, "VT09032: previous transaction failed. Issue a ROLLBACK"),
+		"internal error (Vitess)":      vtgate(1815, "VT13001: [BUG] unexpected 'autocommitted' state"),
+		"too slow (Vitess)":            vtgate(1317, "vttablet: rpc error: code = DeadlineExceeded"),
+		"socket gone (Vitess)":         vtgate(2002, "vttablet: Can't connect to local MySQL server (errno 2002)"),
+		"quoting a client (Vitess)": vtgate(1105, `vttablet: rpc error: code = Unavailable: Sql: "insert into `+
+			`orders(item) values (:v1)", BindVars: {v1: "VT12001 Row count exceeded multi-db transaction attempted"}`),
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			fails := 0
@@ -132,6 +143,9 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 		"no table (ncruces)":                 sqliteNetError("sqlite3: SQL logic error: no such table: storefront_users"),
 		"what a trigger of SQLite says":      sqliteError("database is locked (1811)"),
 		"a text that quotes one that passes": errors.New("no item database is locked for you"),
+		"no keyspace ID (Vitess)":            vtgate(1105, "VT09023: could not map [NULL] to a keyspace id"),
+		"too many rows (Vitess)":             vtgate(1317, "Row count exceeded 10000"),
+		"two shards (Vitess)":                vtgate(1105, "multi-db transaction attempted"),
 		"corruption (MySQL)":                 &mySQLError{Number: 1030, Message: "Error 1030 (HY000): Got error 180 - 'Index corrupted' from storage engine"},
 	} {
 		inBubble(t, name, func(t *testing.T) {

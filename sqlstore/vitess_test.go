@@ -2,9 +2,9 @@ package sqlstore_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/md5"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"example.com/storefront"
@@ -19,8 +20,8 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// newVtgate returns a database that says that it is vtgate, over three shards, with the settings of a
-// cluster with semi-synchronous replicas. answer, if it is not nil, answers its other statements.
+// newVtgate returns a database that says that it is vtgate, over three shards, with the settings of a cluster with
+// semi-synchronous replicas. answer answers statements in its place.
 func newVtgate(answer func(query string, args []driver.Value) ([][]driver.Value, error)) *fakeDB {
 	f := newFakeDB(mysql)
 	f.server.says["VERSION"] = "8.4.6-Vitess"
@@ -31,117 +32,115 @@ func newVtgate(answer func(query string, args []driver.Value) ([][]driver.Value,
 		"rpl_semi_sync_source_timeout": "1000000000000000000",
 	}
 	f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
+		if rows, err := answer(query, args); err != errPassOn {
+			return rows, err
+		}
 		switch query {
 		case "SELECT DATABASE()":
 			return [][]driver.Value{{"shop"}}, nil
 		case "SHOW VITESS_SHARDS":
 			return [][]driver.Value{{"other/-"}, {"shop/-40"}, {"shop/40-80"}, {"shop/80-"}}, nil
 		case "SHOW VITESS_TABLETS":
-			return [][]driver.Value{
-				{"zone1", "shop", "-40", "PRIMARY", "SERVING", "zone1-100", "localhost", ""},
-				{"zone1", "shop", "-40", "REPLICA", "SERVING", "zone1-101", "localhost", ""},
-			}, nil
+			return [][]driver.Value{{"zone1", "shop", "-40", "PRIMARY"}, {"zone1", "shop", "-40", "REPLICA"}}, nil
 		case "SELECT @@transaction_mode":
 			return [][]driver.Value{{"MULTI"}}, nil
-		}
-		if answer != nil {
-			return answer(query, args)
 		}
 		return nil, errPassOn
 	}
 	return f
 }
 
-// shardOf returns the number of the shard of newVtgate that has a keyspace ID.
-func shardOf(id []byte) int {
-	n, _ := slices.BinarySearchFunc([]byte{0x3f, 0x7f, 0xff}, id[0], func(last, b byte) int { return int(last) - int(b) })
-	return n
-}
-
+// Each statement stays in one shard, even if its keys are taken. One of two shards shows that the store has old
+// bounds of them: it read these before a shard was divided.
 func TestVitessStatementsStayInOneShard(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
+		crossed, made := 0, 0
 		seen := make(map[string]map[int]bool) // the shards of all statements of a kind
+		taken := []byte(keyHash(storefront.IdempotencyKey{Value: "taken"}))
 		old := slices.Repeat([][]driver.Value{nil}, 300)
 		for i := range old {
 			hash := md5.Sum(fmt.Append(nil, i))
 			old[i] = []driver.Value{fmt.Sprintf("ord_%026d", i), slices.Concat(hash[:], hash[:])}
 		}
-		f := newVtgate(func(query string, args []driver.Value) ([][]driver.Value, error) {
-			kind := kindOf(query)
-			var ids [][]byte // keyspace IDs of the rows
-			var rows [][]driver.Value
-			switch kind {
-			case "INSERT":
-				for row := range slices.Chunk(args, 9) {
-					hash, place := row[5].([]byte), row[8].([]byte)
-					want := sqlstore.Place(storefront.IdempotencyKey{Value: row[1].(string)})
-					if !bytes.Equal(place, hash[:8]) || !bytes.Equal(place, want[:]) {
-						t.Errorf("the order of the key %x has the place %x", hash, place)
-					}
-					ids = append(ids, place)
-				}
-				rows = slices.Repeat([][]driver.Value{{int64(1)}}, len(ids))
-			case "PUT", "DELETE":
-				for row := range slices.Chunk(args, map[string]int{"PUT": 2, "DELETE": 1}[kind]) {
-					sum := md5.Sum(row[0].([]byte))
-					ids = append(ids, sum[:])
-				}
-			case "DUE KEYS":
-				if strings.Contains(query, "place") {
-					t.Errorf("unexpected: %s", query)
-				}
-				rows, old = old, nil
-				return rows, nil
-			case "FORGET":
-				args = args[1:]
-				for i, place := range args[:len(args)/2] {
-					if hash := args[len(args)/2+i].([]byte); !bytes.Equal(place.([]byte), hash[:8]) {
-						t.Errorf("the key %x is forgotten at the place %x", hash, place)
-					}
-					ids = append(ids, place.([]byte))
-				}
-				rows = slices.Repeat([][]driver.Value{{int64(1)}}, len(ids))
-			case "LAST":
-				if hash, place := args[0].([]byte), args[1].([]byte); !bytes.Equal(place, hash[:8]) {
-					t.Errorf("the last order, of the key %x, is looked for at the place %x", hash, place)
-				}
-				return nil, errSilent
-			case "CLOCK", "TABLES", "KEPT", "FORGOTTEN":
-				return nil, errPassOn
-			default:
-				t.Errorf("unexpected statement %s", query)
-			}
+		store := sqlstore.New(open(t, newVtgate(func(query string, args []driver.Value) ([][]driver.Value, error) {
+			time.Sleep(time.Millisecond) // so that orders share a commit
 			mu.Lock()
 			defer mu.Unlock()
-			if seen[kind] == nil {
-				seen[kind] = make(map[int]bool)
+			if query == "SHOW VITESS_SHARDS" && crossed == 0 {
+				return [][]driver.Value{{"shop/-"}}, nil
 			}
-			for _, id := range ids {
-				seen[kind][shardOf(id)] = true
-				if shardOf(id) != shardOf(ids[0]) {
-					t.Errorf("%s of two shards: %.100s", kind, query)
+			kind, isTaken, shard := kindOf(query), false, -1
+			for i, arg := range args {
+				id, ok := arg.([]byte) // a place, a key's hash, or the ID of a resource
+				if !ok || kind == "INSERT" && i%9 != 5 && i%9 != 8 || kind == "DUE KEYS" {
+					continue
 				}
+				isTaken = isTaken || bytes.Equal(id, taken)
+				if len(id) != 8 && len(id) != 32 {
+					sum := md5.Sum(id)
+					id = sum[:]
+				}
+				n, _ := slices.BinarySearch([]byte{0x3f, 0x7f, 0xff}, id[0])
+				if shard >= 0 && n != shard {
+					crossed++
+					return nil, &mySQLError{1105, "Error 1105 (HY000): multi-db transaction attempted"}
+				}
+				if shard = n; seen[kind] == nil {
+					seen[kind] = make(map[int]bool)
+				}
+				seen[kind][n] = true
 			}
-			return rows, nil
-		})
-		f.server.took = time.Millisecond
-		store := sqlstore.New(open(t, f), nil)
-		var items []string
-		for i := range 200 {
-			items = append(items, fmt.Sprint("kettle ", i))
-		}
-		create(t, store, items...).Wait()
+			switch kind {
+			case "INSERT":
+				if isTaken {
+					return nil, &mySQLError{1062, "Error 1062 (23000): Duplicate entry for key 'orders.key_hash'"}
+				}
+				for row := range slices.Chunk(args, 9) {
+					want := sqlstore.Place(storefront.IdempotencyKey{Value: row[1].(string)})
+					if !bytes.Equal(row[8].([]byte), want[:]) {
+						t.Errorf("the order of the key %s has the place %x", row[1], row[8])
+					}
+				}
+				made += len(args) / 9
+				return make([][]driver.Value, len(args)/9), nil
+			case "TAKEN":
+				return [][]driver.Value{{taken}}, nil
+			case "REPLAY":
+				if isTaken {
+					return [][]driver.Value{{"ord_there", "taken", int64(1), "", int64(0), make([]byte, 32), taken}}, nil
+				}
+				return nil, nil
+			case "DUE KEYS":
+				rows := old
+				old = nil
+				return rows, nil
+			case "FORGET":
+				return make([][]driver.Value, len(args)/2), nil
+			case "LAST":
+				return nil, errSilent
+			case "PUT", "DELETE", "SETTLE":
+				return nil, nil
+			}
+			return nil, errPassOn
+		})), nil)
+		var items, ids []string
 		var resources []storefront.Resource
-		var ids []string
 		for i := range 300 {
-			resources, ids = append(resources, storefront.MustResource(fmt.Sprint(i), nil)), append(ids, fmt.Sprint(i))
+			items, ids = append(items, fmt.Sprint("kettle ", i)), append(ids, fmt.Sprint(i))
+			resources = append(resources, storefront.MustResource(ids[i], nil))
 		}
+		wg := create(t, store, items[:100]...)
+		replay := propose(t, store, "taken")
+		wg.Go(create(t, store, items[100:]...).Wait)
+		wg.Wait()
+		replay.want(t, "ord_there")
 		must.OK(t, store.Users.Put(t.Context(), resources...))
 		must.OK(t, store.Users.Delete(t.Context(), ids...))
 		n := must.Get(store.ForgetKeys(t.Context(), time.Now().Add(-25*time.Hour)))(t)
-		if n != 300 {
-			t.Errorf("%d of 300 keys were forgotten", n)
+		if made != 300 || n != 300 || crossed == 0 || crossed > 4 { // the commits under way
+			t.Errorf("of 300 each, %d orders were made, and %d keys forgotten; %d statements were of two shards",
+				made, n, crossed)
 		}
 		for _, kind := range []string{"INSERT", "PUT", "DELETE", "FORGET"} {
 			if len(seen[kind]) != 3 {
@@ -151,152 +150,32 @@ func TestVitessStatementsStayInOneShard(t *testing.T) {
 	})
 }
 
-// A statement of two shards shows that the bounds of the shards are old ones. Orders of a shared commit whose
-// keys are taken are replays.
-func TestVitessShardsMayChange(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
-		var mu sync.Mutex
-		crossed, inserts, made := false, 0, 0
-		taken := []byte(keyHash(storefront.IdempotencyKey{Value: "taken"}))
-		f := newVtgate(func(query string, args []driver.Value) ([][]driver.Value, error) {
-			switch kindOf(query) {
-			case "INSERT":
-				mu.Lock()
-				defer mu.Unlock()
-				if inserts++; inserts > 4 && !crossed {
-					crossed = true
-					return nil, &mySQLError{1105, "Error 1105 (HY000): multi-db transaction attempted"}
-				}
-				for row := range slices.Chunk(args, 9) {
-					if bytes.Equal(row[5].([]byte), taken) {
-						return nil, &mySQLError{1062, "Error 1062 (23000): Duplicate entry for key 'orders.key_hash'"}
-					}
-				}
-				made += len(args) / 9
-				return slices.Repeat([][]driver.Value{{int64(1)}}, len(args)/9), nil
-			case "TAKEN":
-				if places := args[:len(args)/2]; len(places) == 0 || shardOf(places[0].([]byte)) != shardOf(taken) {
-					t.Errorf("which keys are taken was asked of another shard: %x", args)
-				}
-				return [][]driver.Value{{taken}}, nil
-			case "REPLAY":
-				return [][]driver.Value{{"ord_there", "taken", int64(1), "", int64(0), make([]byte, 32), taken}}, nil
-			}
-			return nil, errPassOn
-		})
-		f.server.took = time.Millisecond
-		run := f.run
-		f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
-			time.Sleep(time.Millisecond) // so that orders share a commit
-			return run(ctx, conn, query, args)
-		}
-		store := sqlstore.New(open(t, f), nil)
-		wg := create(t, store, strings.Split("abcdefgh", "")...)
-		replay := propose(t, store, "taken")
-		wg.Go(create(t, store, strings.Split("ijklmnop", "")...).Wait)
-		wg.Wait()
-		replay.want(t, "ord_there")
-		bounds := 0
-		for _, query := range f.ran {
-			if query == "SHOW VITESS_SHARDS" {
-				bounds++
-			}
-		}
-		if !crossed || bounds < 2 || made != 16 {
-			t.Errorf("after a statement of two shards (%t), their bounds were read %d times, and %d orders inserted, "+
-				"want 16", crossed, bounds, made)
-		}
-	})
-}
-
-// TestVitessErrors has what vtgate and tablets answered while tablets were killed, moved and stopped.
-func TestVitessErrors(t *testing.T) {
-	for text, want := range map[string]error{
-		`1105: target: shop.-80.primary: vttablet: rpc error: code = Unavailable desc = error reading from server: EOF`: nil,
-		`1105: target: shop.-80.primary: primary is not serving, there may be a reparent operation in progress`:         nil,
-		`1105: target: shop.80-.primary: vttablet: rpc error: code = FailedPrecondition desc = operation not allowed in ` +
-			`state SHUTTING_DOWN`: nil,
-		`1105: target: shop.-80.primary: inconsistent state detected, primary is serving but initially found no available ` +
-			`tablet`: nil,
-		`1105: target: shop.0.primary: no healthy tablet available for 'keyspace:"shop" shard:"0" tablet_type:PRIMARY'`: nil,
-		`1105: vttablet: rpc error: code = ClusterEvent desc = disallowed due to rule: enforce denied tables`:           nil,
-		`1105: VT14003: no connection for tablet zone1-100`:                                                             nil,
-		`1105: VT09032: previous transaction failed. Issue a ROLLBACK to resolve the failure.`:                          nil,
-		`1815: target: shop.-80.primary: vttablet: rpc error: code = Internal desc = stream terminated by RST_STREAM`:   nil,
-		`1317: target: shop.-80.primary: vttablet: rpc error: code = DeadlineExceeded desc = context deadline exceeded`: nil,
-		`1203: vttablet: rpc error: code = ResourceExhausted desc = transaction pool connection limit exceeded`:         nil,
-		`2002: vttablet: Can't connect to local MySQL server through socket (errno 2002) (sqlstate HY000)`:              nil,
-		`2013: vttablet: Lost connection to MySQL server during query (errno 2013) (sqlstate HY000)`:                    nil,
-		`1290: The MySQL server is running with the --super-read-only option (errno 1290) (sqlstate HY000)`:             nil,
-		`1815: VT13001: [BUG] unexpected 'autocommitted' state in transaction`:                                          nil,
-		`1105: VT09023: could not map [NULL] to a keyspace id`:                                                          errAny,
-		`1105: VT12001: unsupported: multi-shard UPDATE with LIMIT`:                                                     errAny,
-		`1317: Row count exceeded 10000`: errAny,
-		// What a client has sent decides nothing.
-		`1105: target: shop.-80.primary: vttablet: rpc error: code = Unavailable desc = gone (CallerID: shop): Sql: "insert into ` +
-			`storefront_orders(item) values (:v1)", BindVars: {v1: "VT12001 Row count exceeded multi-db transaction attempted"}`: nil,
-	} {
-		inBubble(t, text, func(t *testing.T) {
-			failed := false
-			f := newVtgate(func(query string, args []driver.Value) ([][]driver.Value, error) {
-				switch kind := kindOf(query); {
-				case kind == "REPLAY":
-					return [][]driver.Value{}, nil
-				case kind == "INSERT" && failed && want == nil:
-					return [][]driver.Value{{int64(1)}}, nil
-				}
-				failed = true
-				var n uint16
-				fmt.Sscanf(text, "%d", &n)
-				return nil, &mySQLError{n, "Error " + text}
-			})
-			_, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "key"},
-				storefront.Order{ID: "order", Item: "kettle", Qty: 1, CreatedAt: time.Now()})
-			if (err != nil) != (want != nil) || errors.Is(err, storefront.ErrUnavailable) {
-				t.Errorf("CreateOrder returned %v", err)
-			}
-		})
-	}
-}
-
-var errAny = errors.New("any error")
-
 func TestVitessSettings(t *testing.T) {
-	for name, test := range map[string]struct {
-		variables   map[string]string
-		accept      bool
-		unavailable bool   // as it may pass
-		want        string // in the error
+	for _, test := range []struct {
+		variable, value, want string // in the error; "": it fits
+		passes                bool
 	}{
-		"as they must be":                    {},
-		"under another version's name":       {variables: map[string]string{"version": "8.0.40"}},
-		"without autocommit":                 {variables: map[string]string{"autocommit": "0"}, want: "autocommit"},
-		"without flushes of the binary log":  {variables: map[string]string{"sync_binlog": "0"}, want: "sync_binlog"},
-		"without flushes at a commit":        {variables: map[string]string{"innodb_flush_log_at_trx_commit": "2"}, want: "innodb_flush_log_at_trx_commit"},
-		"without replicas that acknowledge":  {variables: map[string]string{"rpl_semi_sync_source_enabled": "OFF"}, unavailable: true, want: "semi_sync"},
-		"with acknowledgements after a view": {variables: map[string]string{"rpl_semi_sync_source_wait_point": "AFTER_COMMIT"}, unavailable: true, want: "AFTER_SYNC"},
-		"with acknowledgements for a time":   {variables: map[string]string{"rpl_semi_sync_source_timeout": "10000"}, unavailable: true, want: "10000"},
-		"with Accept in two shards":          {accept: true, want: "transaction_mode = MULTI"},
+		{variable: "version", value: "8.0.40"}, // that of a server
+		{variable: "autocommit", value: "0", want: "autocommit"},
+		{variable: "sync_binlog", value: "0", want: "sync_binlog"},
+		{variable: "innodb_flush_log_at_trx_commit", value: "2", want: "innodb_flush_log_at_trx_commit"},
+		{variable: "rpl_semi_sync_source_enabled", value: "OFF", want: "semi_sync", passes: true},
+		{variable: "rpl_semi_sync_source_wait_point", value: "AFTER_COMMIT", want: "AFTER_SYNC", passes: true},
+		{variable: "rpl_semi_sync_source_timeout", value: "10000", want: "10000", passes: true},
+		{variable: "Accept", want: "transaction_mode = MULTI"},
 	} {
-		inBubble(t, name, func(t *testing.T) {
-			f := newVtgate(nil)
-			for variable, value := range test.variables {
-				f.server.variables[variable] = value
-			}
-			if version := test.variables["version"]; version != "" {
-				f.server.says["VERSION"] = version
-			}
+		inBubble(t, test.variable, func(t *testing.T) {
+			f := newVtgate(func(string, []driver.Value) ([][]driver.Value, error) { return nil, errPassOn })
+			f.server.variables[test.variable] = test.value
+			f.server.says["VERSION"] = cmp.Or(f.server.variables["version"], "8.4.6-Vitess")
 			opts := &sqlstore.Options{Timeout: time.Second}
-			if test.accept {
-				opts.Accept = func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return nil }
+			if test.variable == "Accept" {
+				opts.Accept = always(nil)
 			}
 			_, err := sqlstore.New(open(t, f), opts).GetProduct(t.Context(), "none")
-			if test.want == "" {
-				if err != storefront.ErrNotFound {
-					t.Errorf("GetProduct returned %v", err)
-				}
-			} else if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, storefront.ErrUnavailable) != test.unavailable {
-				t.Errorf("GetProduct returned %v, want an error that names %s", err, test.want)
+			if unavailable := errors.Is(err, storefront.ErrUnavailable); unavailable != test.passes ||
+				test.want == "" && err != storefront.ErrNotFound || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("GetProduct returned %v, want an error that names %q", err, test.want)
 			}
 		})
 	}
