@@ -116,8 +116,7 @@
 //
 // # Accept
 //
-// [Options].Accept runs in the order's transaction. Write there what must happen if and only
-// if the order is created, such as taking it out of the stock. A row in an outbox is an event:
+// [Options].Accept runs in the order's transaction. A row that it writes into an outbox is an event:
 // another goroutine or program publishes each row, at least once, and then deletes it. A receiver
 // recognizes a repeated event by the order's ID. If the database numbers the rows, they can become
 // visible in another order than that of their numbers. In SQLite, orders share commits even with

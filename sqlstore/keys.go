@@ -129,30 +129,25 @@ func forgetBetween[T string | []byte](ctx context.Context, s *Store, column stri
 				}
 			}, []any{&last, &due}, c.database.sql().dueKeys(column), before.UnixMilli(), from)
 		})
-		if from = last; err == nil && len(orders) > 0 {
-			var n int64
-			n, err = s.forgetSome(ctx, before.UnixMilli(), orders)
+		from = last
+		var n int64
+		began, db := time.Now(), s.database.Load()
+		if err == nil && len(orders) > 0 {
+			n, err = db.forget(ctx, s, before.UnixMilli(), orders)
 			total += n
 		}
 		if err != nil {
 			return total, err
 		}
+		if n > 0 && db.sql().pauses { // so that the orders that wait for it go on
+			select {
+			case <-time.After(time.Since(began)):
+			case <-ctx.Done():
+				return total, fmt.Errorf("sqlstore: %w", ctx.Err())
+			}
+		}
 	}
 	return total, nil
-}
-
-// forgetSome is forget of the engine, and pauses after it if orders wait for it.
-func (s *Store) forgetSome(ctx context.Context, before int64, orders []any) (n int64, err error) {
-	db, began := s.database.Load(), time.Now()
-	if n, err = db.forget(ctx, s, before, orders); err != nil || n == 0 || !db.sql().pauses {
-		return n, err
-	}
-	select {
-	case <-time.After(time.Since(began)):
-		return n, nil
-	case <-ctx.Done():
-		return n, fmt.Errorf("sqlstore: %w", ctx.Err())
-	}
 }
 
 // dueKeys returns a query of the next orders that have more than a value in a column: the column, and then
