@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/sqlerror"
 	"example.com/storefront/internal/watchdog"
 )
 
@@ -169,7 +170,7 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 		end = rollBackTo
 	}
 	_, ended := tx.exec(ctx, end) // it fails if Accept has ended the transaction
-	class, _ := codeClass(accepted)
+	class, _ := sqlerror.ByCode(accepted)
 	_, refusal := errors.AsType[*storefront.Refusal](accepted)
 	if accepted == nil && isBusy(ended) {
 		p.busy++ // a lost connection, once
@@ -181,7 +182,7 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 		return out, ended
 	case ended == nil && refusal:
 		out = outcome{refused, acceptError{accepted}} // whatever it says: a client may have written that
-	case ended != nil && class >= passing, tx.isDemoted(accepted):
+	case ended != nil && class >= sqlerror.Passing, tx.isDemoted(accepted):
 		return out, accepted // the database has ended the transaction, or soon will
 	case ended != nil && accepting.Err() != nil:
 		return out, inAccept(accepting.Err())
@@ -194,7 +195,7 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 		out.state = created
 	case accepting.Err() != nil && errors.Is(accepted, accepting.Err()):
 		out.err = inAccept(accepting.Err()) // of this call alone: its time is up, or it was cancelled
-	case class == passing || class == conflict:
+	case class == sqlerror.Passing || class == sqlerror.Conflict:
 		out.err = inAccept(accepted) // of a statement in tx: the whole transaction may succeed later
 	default:
 		out = outcome{refused, acceptError{accepted}}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"example.com/storefront/internal/sqlerror"
 	"example.com/storefront/internal/watchdog"
 )
 
@@ -72,8 +73,8 @@ func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil && err.Error() != "sql: database is closed" {
 		// No server was reached, or none that is the primary, or it refuses everybody for now, with any code.
-		if _, ok := sqliteCode(err); !ok {
-			err = classified{err, lost}
+		if !sqlerror.IsSQLite(err) {
+			err = sqlerror.With(sqlerror.Lost, err)
 		}
 	}
 	return conn, err
@@ -103,7 +104,7 @@ func (c *connection) giveWay(ctx context.Context, w *watchdog.Watch) context.Con
 		timer.Stop()
 		if err != nil && ctx.Err() == nil && running.Err() != nil {
 			err = fmt.Errorf("sqlstore: the order gave up its connection to waiting orders: %w", err)
-			err = classified{err, conflict}
+			err = sqlerror.With(sqlerror.Conflict, err)
 		}
 		cancel()
 		return err
@@ -134,7 +135,7 @@ func (c *connection) close(err error) error {
 // endTry ends the watch of a try that has ended with err, and returns the error to go by.
 func (c *connection) endTry(err error) error {
 	if _, accepted := err.(acceptError); c.try.End(err != nil && !accepted) {
-		err = classified{fmt.Errorf("sqlstore: the database does not answer: %v", err), silent}
+		err = sqlerror.With(sqlerror.Silent, fmt.Errorf("sqlstore: the database does not answer: %v", err))
 	}
 	return err
 }
@@ -155,7 +156,7 @@ func (c *connection) release(err error) {
 	// back to the pool. While database/sql ends the transaction of a ctx that is done, it may
 	// close conn, and conn.Raw, which drop calls, must not run; database/sql itself drops a
 	// connection that is not in order.
-	if class := classOf(err); (class == silent || class == notPrimary) && !c.closing {
+	if class := classOf(err); (class == sqlerror.Silent || class == sqlerror.NotPrimary) && !c.closing {
 		c.store.drop(c.conn)
 	}
 	if !c.inDriver { // otherwise Close would wait for ever

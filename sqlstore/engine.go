@@ -15,12 +15,14 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/sqlerror"
 	"example.com/storefront/internal/watchdog"
 )
 
 // An engine is what the store leaves to one kind of database. Each has a file of its own, with its
-// SQL, the settings that it demands, its errors, and how it commits. One more is a file, with a line in
-// kinds; it may embed another one, as mySQLGroup does. One that is a writer, too, commits as such.
+// SQL, the settings that it demands, and how it commits; its errors are in internal/sqlerror. One more is a
+// file in each, and a name in detect; it may embed another one, as mySQLGroup does. If it is a writer, too,
+// its commits are concurrent.
 type engine interface {
 	// sql returns the statements that differ in their text alone.
 	sql() *statements
@@ -230,33 +232,10 @@ func (st *statements) confirm(_ context.Context, _ *session, _ *proposal, refusa
 // shardOf is shardOf of an engine without shards.
 func (st *statements) shardOf(string) int { return 0 }
 
-// A kind is a kind of database that the store knows.
-type kind struct {
-	// detect returns the engine of the database behind conn, nil if it is of another kind, or an
-	// error if its settings would break a promise of a store with these options. version and err are the
-	// answer to SELECT version().
-	detect func(ctx context.Context, conn *sql.Conn, opts *Options, version string, err error) (engine, error)
-
-	// codeClass returns the class of an error by its code, and false if it has no code of this kind.
-	codeClass func(error) (class, bool)
-
-	// texts are how texts of errors without a code begin or end. The first that does tells the class.
-	texts []textClass
-}
-
-type textClass struct {
-	text string
-	class
-}
-
-// kinds returns the kinds of databases.
-func kinds() [3]kind {
-	return [...]kind{
-		{detectPostgreSQL, postgreSQLCode, postgreSQLTexts},
-		{detectMySQL, mySQLCodeClass, mySQLTexts},
-		{detectSQLite, sqliteCodeClass, sqliteTexts},
-	}
-}
+// A detector returns the engine of the database behind conn, nil if it is of another kind, or an error if its
+// settings would break a promise of a store with these options. version and err are the answer to
+// SELECT version().
+type detector func(_ context.Context, conn *sql.Conn, _ *Options, version string, err error) (engine, error)
 
 // detect returns the engine of the database behind conn, or an error if its settings would
 // break a promise of a store with these options.
@@ -264,8 +243,8 @@ func detect(ctx context.Context, conn *sql.Conn, opts *Options) (engine, error) 
 	var version string
 	// The LIMIT is for a MySQL whose sql_select_limit is 0.
 	unknown := conn.QueryRowContext(ctx, `SELECT version() LIMIT 1`).Scan(&version)
-	for _, k := range kinds() {
-		e, err := k.detect(ctx, conn, opts, version, unknown)
+	for _, detect := range []detector{detectPostgreSQL, detectMySQL, detectSQLite} {
+		e, err := detect(ctx, conn, opts, version, unknown)
 		if e != nil {
 			return e, nil
 		}
@@ -274,7 +253,7 @@ func detect(ctx context.Context, conn *sql.Conn, opts *Options) (engine, error) 
 			break
 		}
 	}
-	_, known := codeClass(unknown)
+	_, known := sqlerror.ByCode(unknown)
 	if known || transient(unknown) || ctx.Err() != nil || strings.HasPrefix(unknown.Error(), "sqlstore: ") {
 		return nil, unknown
 	}
@@ -319,7 +298,7 @@ func (st *statements) insert(ctx context.Context, to sender, p *proposal) (n int
 		ctx, cancel = context.WithTimeout(ctx, p.wait)
 		defer func() {
 			if err != nil && ctx.Err() != nil && whole.Err() == nil {
-				err = classified{fmt.Errorf("sqlstore: the INSERT of the order waits: %w", err), conflict}
+				err = sqlerror.With(sqlerror.Conflict, fmt.Errorf("sqlstore: the INSERT of the order waits: %w", err))
 			}
 			cancel()
 		}()

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/sqlerror"
 )
 
 const (
@@ -44,8 +45,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if ctx.Err() != nil || errors.Is(err, storefront.ErrUnavailable) || errors.Is(err, errLaterRelease) {
 		return err
 	}
-	_, fails := codeClass(err)
-	fails = fails && classOf(err) != absent
+	_, fails := sqlerror.ByCode(err)
+	fails = fails && classOf(err) != sqlerror.Absent
 	missing, flaw := s.inspect(ctx)
 	switch {
 	case flaw != nil:
@@ -72,7 +73,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err = s.change(ctx, db.sql().schema, false); err == nil {
 		err = s.change(ctx, db.record(), true)
 	}
-	if classOf(err) == denied {
+	if classOf(err) == sqlerror.Denied {
 		return fmt.Errorf("sqlstore: migrate, which wants a role that may make tables: %w", err)
 	}
 	if err != nil {
@@ -154,10 +155,10 @@ func (s *Store) change(ctx context.Context, statements []string, record bool) er
 		err := s.retryWith(ctx, func(ctx context.Context, c *session) error {
 			_, err := c.exec(ctx, statement)
 			switch class := classOf(err); {
-			case class == exists, record && class.isDuplicate(): // another program has done it
+			case class == sqlerror.Exists, record && class.IsDuplicate(): // another program has done it
 				return nil
-			case class == raced || class.isDuplicate():
-				err = classified{err, conflict}
+			case class == sqlerror.Raced || class.IsDuplicate():
+				err = sqlerror.With(sqlerror.Conflict, err)
 			}
 			return err
 		})

@@ -7,11 +7,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/sqlerror"
 	"example.com/storefront/internal/watchdog"
 )
 
@@ -127,7 +127,7 @@ func (e *mySQL) insertMany(ctx context.Context, c *session, proposals []*proposa
 func (e *mySQL) insertFree(ctx context.Context, c *session, proposals []*proposal,
 	inserted map[[sha256.Size]byte]bool, takenBy func(hashes []any) (string, []any)) error {
 	_, err := c.exec(ctx, e.insertion(len(proposals)), e.rowsOf(proposals)...)
-	if classOf(err).isDuplicate() {
+	if classOf(err).IsDuplicate() {
 		var hashes []any
 		for _, p := range proposals {
 			hashes = append(hashes, p.hash[:])
@@ -345,9 +345,9 @@ func lookAtMySQL(ctx context.Context, conn *sql.Conn, settings map[string]string
 		source = "another server"
 	}
 	if err == nil && source != "" {
-		err = classified{fmt.Errorf("sqlstore: this server replicates from %s, so it is no primary: set "+
-			"read_only there or, if it has become the primary, STOP REPLICA and RESET REPLICA ALL",
-			source), notPrimary}
+		err = sqlerror.With(sqlerror.NotPrimary, fmt.Errorf("sqlstore: this server replicates from %s, so it is "+
+			"no primary: set read_only there or, if it has become the primary, STOP REPLICA and RESET REPLICA ALL",
+			source))
 	}
 	if err != nil {
 		return false, err
@@ -493,142 +493,4 @@ func namedValues(ctx context.Context, conn *sql.Conn, query string) (map[string]
 	values := make(map[string]string)
 	err := eachRow(ctx, conn, query, func(_, row []string) { values[row[0]] = row[1] })
 	return values, err
-}
-
-// mySQLCode returns the number and the SQLSTATE of an error of MySQL or MariaDB, or 0 for
-// any other error. The drivers' errors have them in fields, not in methods: Number and
-// SQLState in go-sql-driver/mysql, Code and State in go-mysql-org/go-mysql.
-func mySQLCode(err error) (number uint64, state string) {
-	err = find(err, func(err error) bool {
-		if !isOf(err, "mysql") {
-			return false
-		}
-		for _, name := range []string{"Number", "Code"} {
-			if f := field(err, name); f.IsValid() && f.Kind() == reflect.Uint16 && f.Uint() != 0 {
-				number = f.Uint()
-				return true
-			}
-		}
-		return false
-	})
-	for _, name := range []string{"SQLState", "State"} {
-		switch f := field(err, name); {
-		case !f.IsValid():
-		case f.Kind() == reflect.String:
-			state = f.String()
-		case f.Kind() == reflect.Array && f.Type().Elem().Kind() == reflect.Uint8:
-			state = fmt.Sprintf("%s", f)
-		}
-	}
-	return number, state
-}
-
-// mySQLClasses maps the numbers of MySQL and MariaDB (Server Error Message Reference) to classes.
-var mySQLClasses = map[uint64]class{
-	1153: final,      // a statement larger than max_allowed_packet, with the SQLSTATE of a lost connection
-	1020: conflict,   // record has changed since last read: a conflict of snapshots
-	1021: passing,    // disk full
-	1037: passing,    // out of memory
-	1040: lost,       // too many connections
-	1041: passing,    // out of memory
-	1045: lost,       // access denied: a password that is being changed
-	1053: lost,       // server shutdown
-	1062: duplicate,  // duplicate entry
-	1077: lost,       // server shutdown
-	1079: lost,       // server shutdown
-	1080: lost,       // server shutdown
-	1114: passing,    // table full
-	1152: lost,       // connection aborted
-	1158: lost,       // connection
-	1159: lost,       // connection
-	1160: lost,       // connection
-	1161: lost,       // connection
-	1180: notPrimary, // error during COMMIT
-	1184: lost,       // connection aborted
-	1203: lost,       // too many connections of a user
-	1205: conflict,   // lock wait timeout
-	1213: conflict,   // deadlock
-	1226: lost,       // too many of a user's resources
-	1243: passing,    // prepared statement does not exist
-	1290: notPrimary, // --read-only, or --super-read-only, as of a member that is not in its group
-	1317: passing,    // query interrupted
-	1412: passing,    // table definition has changed
-	1461: passing,    // too many prepared statements
-	1615: passing,    // prepared statement needs to be prepared again
-	1698: lost,       // access denied, as 1045
-	1792: passing,    // read-only transaction
-	1836: notPrimary, // read-only mode
-	1862: lost,       // the password has expired
-	1927: lost,       // connection killed
-	1969: passing,    // longer than the server allows (MariaDB)
-	2002: lost,       // Vitess: a tablet has lost its server
-	2003: lost,       // Vitess: the same
-	2006: lost,       // server gone
-	2013: lost,       // server gone while a statement was under way
-	3024: passing,    // longer than the server allows
-	3032: notPrimary, // offline mode, as of a member that was expelled from its group
-	3100: notPrimary, // Group Replication: the member has left before it could commit
-	3101: conflict,   // Group Replication: a conflict at the commit
-	3118: lost,       // the account is locked
-	3169: lost,       // session killed
-	3572: conflict,   // a lock that NOWAIT does not wait for
-	3796: notPrimary, // Group Replication: not in the group, or not yet again
-	3797: notPrimary, // Group Replication: leaving while it waited for the commits of others
-	3798: notPrimary, // the same
-	3799: notPrimary, // Group Replication: leaving
-	4031: lost,       // closed as it was idle
-	4151: lost,       // the account is locked (MariaDB)
-	1142: denied,     // no right to a table
-	1143: denied,     // no right to a column
-	1146: absent,     // no such table
-	1060: exists,     // duplicate column
-	1061: exists,     // duplicate key name
-	1091: exists,     // can't drop: there is no such column or index
-}
-
-// mySQLStates maps the first two characters of SQLSTATEs to classes, for numbers that have none.
-var mySQLStates = map[string]class{
-	"08": lost,     // connection exception
-	"40": conflict, // transaction rollback
-	"53": passing,  // insufficient resources
-}
-
-var mySQLTexts = []textClass{
-	{"invalid connection", lost}, // go-sql-driver/mysql: it broke while a statement was under way
-	{"busy buffer", lost},        // go-sql-driver/mysql: the same
-}
-
-// mySQLText returns the text of an error without what Vitess adds to it: the statement and its arguments,
-// which clients have sent.
-func mySQLText(err error) string {
-	text, _, _ := strings.Cut(err.Error(), " (errno ")
-	text, _, _ = strings.Cut(text, `: Sql: "`)
-	return text
-}
-
-func mySQLCodeClass(err error) (class, bool) {
-	number, state := mySQLCode(err)
-	if number == 0 {
-		return final, false
-	}
-	text := mySQLText(err)
-	if class, ok := vitessClass(number, text); ok {
-		return class, true
-	}
-	switch class, ok := mySQLClasses[number]; {
-	case class == duplicate:
-		// Only the end of the text tells which index it is: "Duplicate entry '…' for key '…'".
-		if i := strings.LastIndex(text, "for key '"); i >= 0 && !strings.Contains(text[i:], "key_hash") {
-			return duplicate, true
-		}
-		return keyTaken, true
-	case ok:
-		return class, true
-	case (number == 1030 || number == 1181) && strings.Contains(text, "error 153"):
-		// InnoDB has rolled back because another member of the group committed first. The
-		// error of the next read or write is then a deadlock, but that of a statement on a
-		// savepoint says only that there is no such savepoint.
-		return conflict, true
-	}
-	return mySQLStates[state[:min(2, len(state))]], true
 }

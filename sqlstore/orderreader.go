@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/sqlerror"
 )
 
 // OrderReader returns what reads the orders of the store, for storefront.Options.Orders. Each of its methods
@@ -173,10 +174,10 @@ func (s *Store) indexOrders(ctx context.Context) error {
 				return err
 			})
 			switch class := classOf(err); {
-			case err == nil || class == exists || class == raced || class.isDuplicate():
+			case err == nil || class == sqlerror.Exists || class == sqlerror.Raced || class.IsDuplicate():
 				made++
 				continue
-			case class == denied:
+			case class == sqlerror.Denied:
 				return fmt.Errorf("sqlstore: the owner of storefront_orders must make the index of lists of orders, "+
 					"by Migrate with Options.OrderLists or by %s: %w", s.database.Load().sql().indexOrders, err)
 			case !transient(err) || time.Since(began) > s.opts.Timeout:

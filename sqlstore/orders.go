@@ -12,6 +12,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/internal/flight"
+	"example.com/storefront/internal/sqlerror"
 	"example.com/storefront/internal/watchdog"
 )
 
@@ -139,7 +140,7 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal,
 		case err != nil && (transient(err) || c.ctx.Err() != nil):
 			open = true
 			class := classOf(err)
-			if (out.state == suspect || class == conflict || class == silent) && c.ctx.Err() == nil {
+			if (out.state == suspect || class == sqlerror.Conflict || class == sqlerror.Silent) && c.ctx.Err() == nil {
 				// The INSERT may have waited for another program that has locked the order of the key.
 				p.wait = 0
 				if found := s.find(p, err); found.err == nil {
@@ -153,7 +154,7 @@ func (s *Store) createOnce(ctx context.Context, deadline time.Time, p *proposal,
 			}
 			if err = found.err; err == errNeither {
 				if missing++; missing > 3 {
-					err = fmt.Errorf("%w: %w", storefront.ErrUnavailable, errNeither.error)
+					err = fmt.Errorf("%w: %w", storefront.ErrUnavailable, errors.Unwrap(errNeither))
 				}
 			}
 		}
@@ -201,9 +202,8 @@ func (s *Store) tryOrder(p *proposal) outcome {
 
 // errNeither is the error of a try for which a key was forgotten between the INSERT and the SELECT, or
 // for which something in the database inserts no row.
-var errNeither = classified{
-	errors.New("sqlstore: the database inserted no row, yet the key is not stored"), conflict,
-}
+var errNeither = sqlerror.With(sqlerror.Conflict,
+	errors.New("sqlstore: the database inserted no row, yet the key is not stored"))
 
 // find returns the order that has the key of p, after an INSERT that failed with err or, if err is nil,
 // inserted nothing. A database may check other constraints before the key, and their errors do not
@@ -218,7 +218,7 @@ func (s *Store) find(p *proposal, err error) (r result) {
 		r.state = taken
 	case !errors.Is(foundErr, sql.ErrNoRows):
 		r.err = foundErr
-	case err != nil && classOf(err) != keyTaken:
+	case err != nil && classOf(err) != sqlerror.KeyTaken:
 		r.err = err
 	default:
 		r.err = errNeither

@@ -2,13 +2,11 @@ package sqlstore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"example.com/storefront/internal/watchdog"
@@ -216,68 +214,4 @@ func (e *postgreSQL) insertMany(ctx context.Context, c *session, proposals []*pr
 	map[[sha256.Size]byte]bool, error) {
 	return c.hashes(ctx, proposals,
 		e.insertion(len(proposals))+ifKeyFree+` RETURNING key_hash`, e.rowsOf(proposals)...)
-}
-
-// postgreSQLClasses maps SQLSTATEs (Appendix A of PostgreSQL's manual, also of CockroachDB and
-// YugabyteDB), or their first two characters, to classes.
-var postgreSQLClasses = map[string]class{
-	"08":    lost,       // connection exception
-	"23505": duplicate,  // unique violation
-	"25006": notPrimary, // read-only transaction
-	"25P03": lost,       // idle-in-transaction timeout
-	"25P04": lost,       // transaction timeout: a time limit of the server
-	"28":    lost,       // invalid authorization: a password that is being changed
-	"26000": passing,    // prepared statement does not exist: dropped behind the driver's back
-	"40":    conflict,   // transaction rollback: serialization failure, deadlock, unknown completion
-	"42P05": passing,    // prepared statement exists: a pooler has given its connection to another client
-	"53":    passing,    // insufficient resources: disk full
-	"53300": lost,       // too many connections
-	"55P03": conflict,   // lock not available
-	"57014": passing,    // query canceled: a time limit of the server
-	"57P01": lost,       // admin shutdown
-	"57P02": lost,       // crash shutdown
-	"57P03": lost,       // cannot connect now: starting up, in recovery
-	"57P04": lost,       // database dropped
-	"57P05": lost,       // idle session timeout
-	"42501": denied,     // insufficient privilege
-	"42P01": absent,     // undefined table
-	"42701": raced,      // duplicate column
-	"42710": raced,      // duplicate object
-	"42P07": raced,      // duplicate table: IF NOT EXISTS looks first and creates in another step
-	"XX000": raced,      // internal error: tuple concurrently updated
-}
-
-var postgreSQLTexts = []textClass{
-	{"conn closed", lost}, // pgx
-}
-
-// postgreSQLCode returns the class of an error with an SQLSTATE. The errors of the PostgreSQL drivers (pgx,
-// lib/pq) have it in a method, and other fields of the server's answer in fields.
-func postgreSQLCode(err error) (class, bool) {
-	e, ok := errors.AsType[interface {
-		error
-		SQLState() string
-	}](err)
-	if !ok || len(e.SQLState()) != 5 {
-		return final, false
-	}
-	text := func(name string) string {
-		if f := field(e, name); f.IsValid() && f.Kind() == reflect.String {
-			return f.String()
-		}
-		return ""
-	}
-	state := e.SQLState()
-	class, ok := postgreSQLClasses[state]
-	if !ok {
-		class = postgreSQLClasses[state[:2]]
-	}
-	severity := cmp.Or(text("SeverityUnlocalized"), text("Severity"))
-	switch {
-	case state == "0A000" && text("Routine") == "RevalidateCachedQuery":
-		return passing, true // a column's type has changed under the plan of a prepared statement
-	case class < passing && (severity == "FATAL" || severity == "PANIC"):
-		return lost, true // the server has ended the connection
-	}
-	return class, true
 }

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/sqlerror"
 	"example.com/storefront/internal/watchdog"
 )
 
-// A call is a call of a method of the store: one try after the other, until a deadline. A try is one go at what
-// the call is for, over one session; if it fails with an error that may pass, the next one follows.
+// A call is a call of a method of the store: one try after the other, until a deadline. A try is one go at
+// what the call is for, over one session; if it fails with an error that may pass, the next one follows.
 type call struct {
 	store  *Store
 	watch  *watchdog.Watch // nil: the method is none of storefront.Store
@@ -67,9 +68,9 @@ func (c *call) again(err error) error {
 	if c.ctx.Err() == nil {
 		if !transient(err) {
 			switch classOf(err) {
-			case absent:
+			case sqlerror.Absent:
 				err = c.store.absent(c.ctx, err)
-			case denied:
+			case sqlerror.Denied:
 				err = fmt.Errorf("the role of the program lacks a right that docs/databases.md lists: %w", err)
 			}
 			return err

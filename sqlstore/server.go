@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"example.com/storefront/internal/sqlerror"
 	"example.com/storefront/internal/watchdog"
 )
 
@@ -52,7 +53,7 @@ func (s *Store) askServers(ctx context.Context, statement func(*statements) stri
 		}
 		// Any answer shows that the server is there, unless it says that it is not the primary.
 		_, err = conn.ExecContext(ctx, statement(db.sql()))
-		if ctx.Err() != nil || classOf(err) >= notPrimary {
+		if ctx.Err() != nil || classOf(err) >= sqlerror.NotPrimary {
 			break
 		}
 		name, err := db.server(ctx, conn)

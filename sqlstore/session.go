@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"example.com/storefront/internal/sqlerror"
 	"example.com/storefront/internal/watchdog"
 )
 
@@ -23,9 +24,6 @@ type session struct {
 	caller   context.Context
 }
 
-// An opener is engine.open.
-type opener func(context.Context, *Store, *watchdog.Watch) (context.Context, link, error)
-
 // session opens a session with the database, and returns the ctx of its statements. It first finds out
 // which database that is, if that is not known yet. w, if it is not nil, ends a try that the server does
 // not answer, and records the outcome.
@@ -37,8 +35,9 @@ func (s *Store) session(ctx context.Context, w *watchdog.Watch) (context.Context
 	return s.openWith(ctx, w, db, db.open)
 }
 
-// openWith opens a session over the link that open opens.
-func (s *Store) openWith(ctx context.Context, w *watchdog.Watch, db *database, open opener) (
+// openWith opens a session over the link that open, as that of an engine, opens.
+func (s *Store) openWith(ctx context.Context, w *watchdog.Watch, db *database,
+	open func(context.Context, *Store, *watchdog.Watch) (context.Context, link, error)) (
 	context.Context, *session, error) {
 	if s.isOrdering(w) {
 		if err := s.slots.Acquire(ctx); err != nil {
@@ -71,7 +70,7 @@ func (c *session) end(err error) {
 	if c.caller.Err() != context.Canceled && err != errNoReturn {
 		// An error that is not transient is an answer, too, and so is a conflict with another transaction.
 		class := classOf(err)
-		c.watch.Note(c.began, class < passing || class == conflict)
+		c.watch.Note(c.began, class < sqlerror.Passing || class == sqlerror.Conflict)
 	}
 	if c.store.isOrdering(c.watch) {
 		c.store.slots.Release()

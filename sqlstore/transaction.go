@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"example.com/storefront/internal/sqlerror"
 )
 
 func (c *connection) begin(ctx context.Context) (transaction, error) {
@@ -26,7 +28,8 @@ type connTx struct {
 // also release).
 func (c *connection) beginTx(ctx context.Context) (*connTx, error) {
 	if c.until != nil || c.closing {
-		return nil, classified{errors.New("sqlstore: the connection's last transaction has not ended"), lost}
+		return nil, sqlerror.With(sqlerror.Lost,
+			errors.New("sqlstore: the connection's last transaction has not ended"))
 	}
 	beginning, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
@@ -68,8 +71,8 @@ func (tx *connTx) accept(ctx context.Context, f func(*sql.Tx)) {
 }
 
 func (tx *connTx) isDemoted(err error) bool {
-	class, _ := codeClass(err)
-	return class == notPrimary
+	class, _ := sqlerror.ByCode(err)
+	return class == sqlerror.NotPrimary
 }
 
 func (tx *connTx) commit(ctx context.Context) error {

@@ -10,12 +10,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/sqlerror"
 	"example.com/storefront/internal/watchdog"
 )
 
@@ -77,47 +77,13 @@ type vitessLink struct {
 
 func (l vitessLink) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	n, err := l.mySQLLink.exec(ctx, query, args...)
-	if err != nil && strings.Contains(mySQLText(err), crossShard) {
+	if err != nil && sqlerror.CrossesShards(err) {
 		if err := l.engine.readBounds(ctx, l.conn); err != nil {
 			return 0, err
 		}
-		err = classified{err, conflict}
+		err = sqlerror.With(sqlerror.Conflict, err)
 	}
 	return n, err
-}
-
-// crossShard is in the error of a statement that would make a transaction one of two shards.
-const crossShard = "multi-db transaction attempted"
-
-var (
-	// statementCodes are in the errors of statements that Vitess does not take. Its other codes, such as
-	// those of a fail-over, are transient; so are internal errors (VT13001), as of a statement that vtgate has
-	// sent again because its shard gave the rows to another.
-	statementCodes = regexp.MustCompile(`\bVT(03|05|07|09|10|12)\d{3}\b`)
-
-	// momentary is in errors of a primary that cannot be demoted yet, and of a transaction that can only be
-	// rolled back.
-	momentary = regexp.MustCompile(`\bVT(09031|09032|15001)\b`)
-)
-
-// vitessClass returns the class of an error by the number of vtgate, and false if that of MySQL holds. Where
-// vtgate has no number of MySQL's, it gives 1105 or, for an internal error, 1815; one that was aborted, or
-// took too long, has 1317.
-func vitessClass(number uint64, text string) (class, bool) {
-	switch number {
-	case 1105, 1815, 1317:
-	default:
-		return final, false
-	}
-	switch {
-	case strings.Contains(text, crossShard), strings.Contains(text, "Row count exceeded"):
-		return final, true
-	case momentary.MatchString(text):
-		return passing, true
-	case statementCodes.MatchString(text):
-		return final, true
-	}
-	return passing, true
 }
 
 // readBounds reads where the shards begin.
@@ -285,7 +251,7 @@ func lookAtReplicas(ctx context.Context, conn *sql.Conn, settings map[string]str
 	if err == nil && replicas > 0 {
 		err = errors.New("sqlstore: a tablet could acknowledge orders that the next primary does not have: " +
 			"rpl_semi_sync_source_" + flaw)
-		err = classified{err, passing}
+		err = sqlerror.With(sqlerror.Passing, err)
 	}
 	return err
 }
