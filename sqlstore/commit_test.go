@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -9,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/url"
 	"reflect"
 	"runtime"
@@ -170,7 +170,7 @@ func TestTakenKeysAreLeftOutOfASharedCommit(t *testing.T) {
 		for _, replay := range replays {
 			replay.want(t, order.ID)
 		}
-		if got := d.server.begun(); got != "[[a] [b] [c] [d] [e f]]" && got != "[[a] [b] [c] [d] [f e]]" {
+		if got := fmt.Sprint(d.server.commits); got != "[[a] [b] [c] [d] [e f]]" && got != "[[a] [b] [c] [d] [f e]]" {
 			t.Errorf("the commits were %s", got)
 		}
 	})
@@ -192,37 +192,18 @@ func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
 	})
 }
 
-func TestPanicOfTheDriverReachesTheCaller(t *testing.T) {
-	onEach(t, func(t *testing.T, engine engine) {
-		panics := true
-		f := newFakeDB(engine)
-		f.before = func(context.Context, string) error {
-			if panics {
-				panic("a broken driver")
+// The caller gets the panic of its driver. Where no call waits for the driver, its panic ends neither the
+// process nor a call: the log has it.
+func TestPanicOfTheDriver(t *testing.T) {
+	for _, during := range []string{"", "ROLLBACK"} { // of a refused order; "": any statement
+		onEach(t, func(t *testing.T, engine engine) {
+			if engine == sqlite && during != "" {
+				return // its rollback is the caller's
 			}
-			return nil
-		}
-		db := sql.OpenDB(f)
-		defer db.Close()
-		defer f.hangUp() // database/sql keeps a connection whose driver panics
-		store := sqlstore.New(db, nil)
-		call := propose(t, store, "a")
-		if call.wait(); !strings.Contains(fmt.Sprint(call.panicked), "a broken driver") {
-			t.Errorf("the panic was %v", call.panicked)
-		}
-		panics = false
-		wantOrder(t, store)
-	})
-}
-
-// Where no call waits for the driver, its panic ends neither the process nor a call.
-func TestPanicOfTheDriverInTheBackgroundIsLogged(t *testing.T) {
-	for _, engine := range []engine{postgres, mysql} {
-		synctest.Test(t, func(t *testing.T) {
-			panics := true
+			panics, refusal := true, error(&storefront.Refusal{Reason: "sold-out"})
 			f := newFakeDB(engine)
 			f.before = func(_ context.Context, kind string) error {
-				if kind == "ROLLBACK" && panics {
+				if panics && (during == "" || during == kind) {
 					panic("a broken driver")
 				}
 				return nil
@@ -231,34 +212,21 @@ func TestPanicOfTheDriverInTheBackgroundIsLogged(t *testing.T) {
 			defer db.Close()
 			defer f.hangUp() // database/sql keeps a connection whose driver panics
 			var log strings.Builder
-			refusal := error(&storefront.Refusal{Reason: "sold-out"})
-			store := sqlstore.New(db, &sqlstore.Options{
-				Accept: func(context.Context, *sql.Tx, storefront.IdempotencyKey, storefront.Order) error { return refusal },
-				Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			})
-			if _, err := store.CreateOrder(t.Context(), key, order); err != refusal {
-				t.Errorf("%v: CreateOrder returned %v, want the refusal", engine, err)
+			opts := &sqlstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			if during != "" {
+				opts.Accept = accepts(func(context.Context, *sql.Tx, storefront.Order) error { return refusal }).Accept
 			}
-			if !strings.Contains(log.String(), "a broken driver") {
-				t.Errorf("%v: the log has %q", engine, &log)
+			store := sqlstore.New(db, opts)
+			call := propose(t, store, "a")
+			call.wait()
+			told := fmt.Sprint(call.panicked, &log)
+			if !strings.Contains(told, "a broken driver") || during != "" && call.err != refusal {
+				t.Errorf("CreateOrder returned %v, and the panic and the log were %s", call.err, told)
 			}
 			panics, refusal = false, nil
 			create(t, store, "another").Wait() // the transaction keeps its locks
 		})
 	}
-}
-
-// acceptedBy returns a store with this Accept, on a database that takes every order.
-func acceptedBy(t *testing.T, engine engine, accept func(ctx context.Context, tx *sql.Tx) error) (*sqlstore.Store, *fakeDB) {
-	f := newFakeDB(engine)
-	return sqlstore.New(open(t, f), &sqlstore.Options{
-		Accept: func(ctx context.Context, tx *sql.Tx, k storefront.IdempotencyKey, o storefront.Order) error {
-			if !reflect.DeepEqual(k, key) || !o.Equal(order) {
-				t.Errorf("Accept was called with %v and %v", k, o)
-			}
-			return accept(ctx, tx)
-		},
-	}), f
 }
 
 // Two primaries of a group do not see each other's locks, but if two transactions write the
@@ -304,8 +272,8 @@ func TestRefusalByOneOfSeveralPrimariesIsCommitted(t *testing.T) {
 func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
 	for name, want := range map[string]error{"of a refusal": &storefront.Refusal{}, "after the commit": nil} {
 		inBubble(t, name, func(t *testing.T) {
-			store, f := acceptedBy(t, mysql, func(context.Context, *sql.Tx) error { return want })
-			thawed := make(chan struct{})
+			f, thawed := newFakeDB(mysql), make(chan struct{})
+			store := inTime(open(t, f), always(want))
 			f.before = func(_ context.Context, kind string) error {
 				if kind == "ROLLBACK" {
 					<-thawed
@@ -320,26 +288,6 @@ func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
 			close(thawed)
 		})
 	}
-}
-
-// bad creates an order with this Accept beside others that are accepted: first orders, and then their replays.
-// In SQLite, they share a commit. It returns the call after all have ended.
-func bad(t *testing.T, engine engine, others []string, accept func(*sql.Tx) error) *pending {
-	f := newHeldDB(engine)
-	store := sqlstore.New(open(t, f), accepts(func(_ context.Context, tx *sql.Tx, order storefront.Order) error {
-		if order.Item == "bad" {
-			return accept(tx)
-		}
-		return nil
-	}))
-	wg := create(t, store, others...)
-	call := propose(t, store, "bad")
-	wg.Go(create(t, store, others...).Wait)
-	close(f.server.let)
-	wg.Wait()
-	call.wait()
-	create(t, store, "after").Wait()
-	return call
 }
 
 // If orders wait long for a connection, none of them is at fault.
@@ -397,6 +345,27 @@ func TestAcceptThatCreatesItsOrderIsReported(t *testing.T) {
 	})
 }
 
+func TestAcceptHasTheOrderTheValuesAndTheDeadlineOfTheCall(t *testing.T) {
+	type name struct{}
+	onEach(t, func(t *testing.T, engine engine) {
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), name{}, "ada"), time.Second)
+		defer cancel()
+		want, _ := ctx.Deadline()
+		store := inTime(open(t, newFakeDB(engine)), func(ctx context.Context, _ *sql.Tx,
+			k storefront.IdempotencyKey, o storefront.Order) error {
+			if !reflect.DeepEqual(k, key) || !o.Equal(order) {
+				t.Errorf("Accept was called with %v and %v", k, o)
+			}
+			deadline, _ := ctx.Deadline()
+			if value := ctx.Value(name{}); value != "ada" || !deadline.Equal(want) {
+				t.Errorf("Accept saw the value %v and the deadline %v, want %v", value, deadline, want)
+			}
+			return nil
+		})
+		must.Get(store.CreateOrder(ctx, key, order))(t)
+	})
+}
+
 // The caller of an order leaves while Accept works for it: a statement that is cancelled may make SQLite roll
 // back the other orders of the commit, too. That of another leaves before its turn, and it is not sent.
 func TestCallersWhoLeaveDuringASharedCommitOfSQLite(t *testing.T) {
@@ -421,27 +390,8 @@ func TestCallersWhoLeaveDuringASharedCommitOfSQLite(t *testing.T) {
 		during.wantCanceled(t)
 		before.wantCanceled(t)
 		sent := slices.DeleteFunc(d.ran, func(query string) bool { return kindOf(query) != "INSERT" })
-		if got := d.server.begun(); got != "[[a] [b during c]]" || seen != nil || len(sent) != 4 {
+		if got := fmt.Sprint(d.server.commits); got != "[[a] [b during c]]" || seen != nil || len(sent) != 4 {
 			t.Errorf("the commits were %s after %d INSERTs, want 4, and the ctx of Accept was done: %v", got, len(sent), seen)
-		}
-	})
-}
-
-func TestAcceptHasTheValuesAndTheDeadlineOfTheCall(t *testing.T) {
-	type name struct{}
-	onEach(t, func(t *testing.T, engine engine) {
-		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), name{}, "ada"), time.Second)
-		defer cancel()
-		var value any
-		var deadline time.Time
-		store, _ := acceptedBy(t, engine, func(ctx context.Context, _ *sql.Tx) error {
-			value = ctx.Value(name{})
-			deadline, _ = ctx.Deadline()
-			return nil
-		})
-		must.Get(store.CreateOrder(ctx, key, order))(t)
-		if want, _ := ctx.Deadline(); value != "ada" || !deadline.Equal(want) {
-			t.Errorf("%v: Accept saw the value %v and the deadline %v, want %v", engine, value, deadline, want)
 		}
 	})
 }
@@ -561,7 +511,9 @@ func TestSlowAcceptDoesNotKeepOthersFromTheirCommit(t *testing.T) {
 // an error that may pass.
 func TestErrorOfAcceptIsFinal(t *testing.T) {
 	refusal := &storefront.Refusal{Reason: "sold-out"}
+	panics, exits := errors.New("it panics with this"), errors.New("it ends its goroutine") // that of its caller
 	finals := []error{
+		panics, exits,
 		fmt.Errorf("warehouse: %w", driver.ErrBadConn),
 		&url.Error{Op: "Get", URL: "http://warehouse", Err: syscall.ECONNREFUSED},
 		stateError("53300"), // too many connections of another database
@@ -589,11 +541,32 @@ func TestErrorOfAcceptIsFinal(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
 		for _, others := range [][]string{nil, {"a", "b"}} {
 			for _, want := range finals {
-				runs := 0
-				call := bad(t, engine, others, func(*sql.Tx) error { runs++; return want })
-				if call.err != want || runs != 1 || call.took > 0 {
+				f, runs := newHeldDB(engine), 0
+				accept := func(_ context.Context, _ *sql.Tx, order storefront.Order) error {
+					if order.Item != "bad" {
+						return nil
+					}
+					switch runs++; want {
+					case panics:
+						panic(want)
+					case exits:
+						runtime.Goexit()
+					}
+					return want
+				}
+				store := sqlstore.New(open(t, f), accepts(accept))
+				wg := create(t, store, others...)
+				call := propose(t, store, "bad")
+				wg.Go(create(t, store, others...).Wait) // their replays, which share a commit with it in SQLite
+				close(f.server.let)
+				wg.Wait()
+				got := call.wait()
+				if value, ok := call.panicked.(error); ok || want == exits && got == errNotReturned {
+					got = cmp.Or(value, exits)
+				}
+				if got != want || runs != 1 || call.took > 0 {
 					t.Errorf("%v, beside %q: CreateOrder returned %v after %d runs and %v, want %v itself after 1",
-						engine, others, call.err, runs, call.took, want)
+						engine, others, got, runs, call.took, want)
 				}
 			}
 		}
@@ -605,79 +578,36 @@ type serviceError struct{ Code uint16 }
 
 func (e *serviceError) Error() string { return fmt.Sprint("the warehouse said ", e.Code) }
 
-// It runs in the goroutine of its caller, even if other orders share the commit.
-func TestPanicOfAcceptReachesItsCallerAlone(t *testing.T) {
-	type incomparable struct{ _ func() }
-	value := &incomparable{}
-	for name, want := range map[string]any{
-		"pointer": value, "incomparable": incomparable{}, "error": errors.New("broken"),
-		"nil error of a type": (*net.OpError)(nil), "transient error": driver.ErrBadConn, "Goexit": nil,
-	} {
-		for _, others := range [][]string{nil, {"a", "b"}} {
-			onEach(t, func(t *testing.T, engine engine) {
-				runs := 0
-				call := bad(t, engine, others, func(*sql.Tx) error {
-					runs++
-					if want == nil {
-						runtime.Goexit()
-					}
-					panic(want)
-				})
-				got := call.panicked
-				pointer, ok := got.(*incomparable)
-				if ok && pointer != value || reflect.TypeOf(got) != reflect.TypeOf(want) ||
-					call.err != errNotReturned || runs != 1 {
-					t.Errorf("%v, %s: it returned %v, the panic was %v after %d runs, want %v after 1",
-						engine, name, call.err, got, runs, want)
-				}
-			})
-		}
-	}
-}
-
 // One order that waits for a lock may make a whole commit hang.
 func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 	for _, engine := range []engine{postgres, mysql} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newHeldDB(engine)
 			var mu sync.Mutex
-			var hung, shared int
-			var alone []time.Duration
+			var sizes []int // how many orders each INSERT has
+			var at []time.Duration
 			began := time.Now()
-			note := func(orders int) (hangs bool) {
+			f.run = func(ctx context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
+				if kindOf(query) != "INSERT" {
+					return nil, errPassOn
+				}
 				mu.Lock()
-				defer mu.Unlock()
-				switch {
-				case orders > 1 && hung == 0:
-					hung = orders
-					return true
-				case orders > 1:
-					shared++
-				case hung > 0:
-					alone = append(alone, time.Since(began))
+				sizes, at = append(sizes, len(args)/8), append(at, time.Since(began))
+				mu.Unlock()
+				if len(args) > 8 {
+					return nil, hang(ctx, query)
 				}
-				return false
-			}
-			f.run = func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error) {
-				if kindOf(query) == "INSERT" {
-					if note(len(args) / 8) {
-						return nil, hang(ctx, query)
-					}
-					time.Sleep(timeout / 100) // so that the next ones wait
-				}
+				time.Sleep(timeout / 100) // so that the next ones wait
 				return nil, errPassOn
 			}
-			store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
-			wg := create(t, store, strings.Split("abcdefghijkl", "")...)
+			wg := create(t, inTime(open(t, f), nil), strings.Split("abcdefghijkl", "")...)
 			close(f.server.let)
 			wg.Wait()
-			if hung != 8 || shared != 0 || len(alone) != 8 {
-				t.Errorf("%v: %d orders hung; then there were %d shared commits, and %d orders alone", engine, hung, shared, len(alone))
+			if want := []int{1, 1, 1, 1, 8, 1, 1, 1, 1, 1, 1, 1, 1}; !slices.Equal(sizes, want) {
+				t.Fatalf("%v: the INSERTs were of %v orders, want %v", engine, sizes, want)
 			}
-			for _, at := range alone {
-				if at < timeout/4 || at > timeout/4+time.Second {
-					t.Errorf("%v: an order went alone after %v, want a quarter of %v", engine, at, timeout)
-				}
+			if at[5] < timeout/4 || at[12] > timeout/4+time.Second {
+				t.Errorf("%v: orders went alone after %v, want a quarter of %v", engine, at, timeout)
 			}
 		})
 	}
@@ -709,39 +639,6 @@ func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
 		wg.Wait()
 		if f.server.mostShared() < 2 {
 			t.Errorf("the commits were %q, want some of several orders", f.server.commits)
-		}
-	})
-}
-
-// The commit ends although its caller has left and the server answers other orders.
-func TestCommitOfTheQueueEndsInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newHeldDB(postgres)
-		db := open(t, f)
-		store := sqlstore.New(db, &sqlstore.Options{Timeout: timeout})
-		first := create(t, store, "a", "b", "c", "d")
-		f.run = func(ctx context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
-			if kindOf(query) == "INSERT" && args[0] == order.ID {
-				return nil, hang(ctx, query)
-			}
-			return nil, errPassOn
-		}
-		left := proposeWith(t.Context(), store, key, order)
-		close(f.server.let)
-		first.Wait()
-		synctest.Wait()
-		left.leave()
-		left.wantCanceled(t)
-		if n := db.Stats().InUse; n != 1 {
-			t.Errorf("%d connections are in use, want that of the commit", n)
-		}
-		for n := range 20 {
-			create(t, store, fmt.Sprint("other ", n)).Wait()
-			time.Sleep(timeout / 20)
-		}
-		synctest.Wait()
-		if n := db.Stats().InUse; n != 0 {
-			t.Errorf("after %v, %d connections are in use", timeout, n)
 		}
 	})
 }
@@ -856,54 +753,63 @@ func TestForgottenBetweenInsertAndSelect(t *testing.T) {
 	}
 }
 
-// A pooler may mix up the answers of its connections. The rows say what they are.
+// A pooler may mix up the answers of its connections, and they may be of somebody else's orders. The rows say
+// what they are.
 func TestAnswerToAnotherStatementIsALostConnection(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
-		other := storefront.IdempotencyKey{Value: "other", Fingerprint: key.Fingerprint}
-		theirs := storefront.Order{ID: "ord_theirs", Item: order.Item, Qty: order.Qty, CreatedAt: order.CreatedAt}
+		theirs := []byte(keyHash(storefront.IdempotencyKey{Value: "theirs"}))
 		f := newFakeDB(engine)
 		f.server.addOrder(key, order)
-		f.server.addOrder(other, theirs)
 		f.server.addResource(kettle)
-		mixed, seen := true, map[string]int{}
-		hash := func(k storefront.IdempotencyKey) []byte { return []byte(keyHash(k)) }
+		f.server.says["INDEX"], f.server.says["ORDERS"] = "ready", rowOf(order, "ada")
+		kind, wrong := "", row(nil) // the statement that gets this answer, once
 		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			kind := kindOf(query)
-			if !mixed {
+			if kindOf(query) != kind {
 				return nil, errPassOn
 			}
-			seen[kind]++
-			switch {
-			case kind == "REPLAY":
-				mixed = false
-				return [][]driver.Value{{theirs.ID, theirs.Item, theirs.Qty, "", theirs.CreatedAt.UnixMilli(),
-					other.Fingerprint[:], hash(other)}}, nil
-			case kind == "READ":
-				mixed = false
-				return [][]driver.Value{{[]byte("a"), `{"id":"a"}`}}, nil
-			case kind == "INSERT" && strings.Contains(query, " RETURNING "):
-				mixed = false
-				return [][]driver.Value{{hash(other)}}, nil
+			kind = ""
+			return [][]driver.Value{wrong}, nil
+		}
+		later := order
+		later.ID += "z"
+		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout, OrderLists: true})
+		orders := store.OrderReader()
+		create := func(key storefront.IdempotencyKey, id string) func() (any, error) {
+			return func() (any, error) {
+				got, err := store.CreateOrder(t.Context(), key, storefront.Order{ID: id})
+				return got.ID, err
 			}
-			return nil, errPassOn
 		}
-		db := open(t, f)
-		store := inTime(db, nil)
-		wantOrder(t, store) // a replay
-		mixed = true
-		if got, err := store.GetProduct(t.Context(), "kettle"); err != nil || !got.Equal(kettle) {
-			t.Errorf("GetProduct returned %v, %v", got, err)
-		}
-		mixed = true
-		if got, err := store.ListUsers(t.Context(), "b", 10); err != nil || len(got) != 1 || !got[0].Equal(kettle) {
-			t.Errorf("ListUsers returned %v, %v", got, err)
-		}
-		mixed = engine == postgres
-		if got, err := store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "new"}, storefront.Order{ID: "ord_new"}); err != nil || got.ID != "ord_new" {
-			t.Errorf("CreateOrder returned %v, %v", got, err)
-		}
-		if mixed {
-			t.Errorf("only the statements %v were answered so", seen)
+		product := func() (any, error) { return store.GetProduct(t.Context(), "kettle") }
+		users := func() (any, error) { return store.ListUsers(t.Context(), "b", 10) }
+		get := func() (any, error) { return orders.GetOrder(t.Context(), "ada", order.ID) }
+		list := func() (any, error) { return orders.ListOrders(t.Context(), "ada", later.ID, 10) }
+		byKey := func() (any, error) { return orders.GetOrderByKey(t.Context(), "ada", "k") }
+		is := fmt.Sprint(storefront.MustResource(order.ID, order))
+		for _, test := range []struct {
+			kind  string
+			wrong row
+			call  func() (any, error)
+			want  string
+		}{
+			{"REPLAY", row{"ord_x", "", int64(1), "", int64(0), []byte{}, theirs}, create(key, "ord_2"), order.ID},
+			{"READ", row{[]byte("a"), `{"id":"a"}`}, product, `{"id":"kettle"}`},
+			{"READ", row{[]byte("a"), `{"id":"a"}`}, users, `[{"id":"kettle"}]`},
+			{"ORDERS", rowOf(order, "bob"), list, "[" + is + "]"},
+			{"ORDERS", rowOf(order, ""), list, "[" + is + "]"},
+			{"ORDERS", rowOf(later, "ada"), list, "[" + is + "]"},
+			{"ORDERS", rowOf(order, "bob"), get, is},
+			{"ORDERS", rowOf(later, "ada"), get, is},
+			{"ORDERS", rowOf(order, "bob"), byKey, is},
+			{"INSERT", row{theirs}, create(storefront.IdempotencyKey{Value: "new"}, "ord_new"), "ord_new"},
+		} {
+			if test.kind == "INSERT" && engine != postgres {
+				continue // it returns no rows
+			}
+			kind, wrong = test.kind, test.wrong
+			if got, err := test.call(); err != nil || fmt.Sprint(got) != test.want || kind != "" {
+				t.Errorf("after the answer %v, the call returned %v, %v, want %s", wrong, got, err, test.want)
+			}
 		}
 		if engine != sqlite && store.Stats().Dropped == 0 {
 			t.Error("no connection was given up")
@@ -925,11 +831,7 @@ type script struct {
 	end   chan func() error
 }
 
-// newScript returns a script and a store that it is the Accept of.
-func newScript(t *testing.T, engine engine) (*script, *sqlstore.Store) {
-	s := &script{end: make(chan func() error)}
-	return s, inTime(open(t, newFakeDB(engine)), s.accept)
-}
+func newScript() *script { return &script{end: make(chan func() error)} }
 
 func (s *script) accept(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey,
 	order storefront.Order) error {
@@ -944,11 +846,19 @@ func (s *script) accept(ctx context.Context, _ *sql.Tx, _ storefront.Idempotency
 
 func accept() error { return nil }
 
-// Calls that wait for a try do not count as calls in progress: MaxCalls is 1 here.
+// Calls that wait for a try do not count as calls in progress: MaxCalls is 1 here. Replays share one, too.
 func TestCallsWithOneKeyShareATry(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {
-		s := &script{end: make(chan func() error)}
-		db := open(t, newFakeDB(engine))
+		s, f := newScript(), newFakeDB(engine)
+		replays, let := 0, make(chan struct{})
+		f.before = func(_ context.Context, kind string) error {
+			if kind == "REPLAY" {
+				replays++
+				<-let
+			}
+			return nil
+		}
+		db := open(t, f)
 		store := sqlstore.New(db, &sqlstore.Options{Accept: s.accept, MaxCalls: 1})
 		var calls []*pending
 		for i := range 300 {
@@ -964,110 +874,64 @@ func TestCallsWithOneKeyShareATry(t *testing.T) {
 		for _, c := range calls {
 			c.want(t, "ord_0")
 		}
-		if len(s.calls) != 1 {
-			t.Errorf("%v: Accept was called for %q", engine, s.calls)
+		calls = append(calls, share(t, store, "a"), share(t, store, "b"), share(t, store, "c"))
+		close(let)
+		for _, c := range calls[300:] {
+			c.want(t, "ord_0")
 		}
-		if got := store.Stats(); got.Created != 1 || got.Replayed != 299 {
+		if len(s.calls) != 1 || replays != 1 {
+			t.Errorf("%v: Accept was called for %q, and the order looked for %d times", engine, s.calls, replays)
+		}
+		if got := store.Stats(); got.Created != 1 || got.Replayed != 302 {
 			t.Errorf("%v: the store has %+v", engine, got)
 		}
 	})
 }
 
-// The calls that have waited get the order, even if another program has created it.
-func TestCallsThatShareATryGetTheOrderThatWasThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newHeldDB(postgres)
-		store := sqlstore.New(open(t, f), nil)
-		replays, let := 0, make(chan struct{})
-		f.before = func(_ context.Context, kind string) error {
-			if kind == "REPLAY" {
-				replays++
-				<-let
-			}
-			return nil
-		}
-		f.server.addOrder(key, order)
-		calls := []*pending{share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
-		close(let)
-		for _, c := range calls {
-			c.want(t, order.ID)
-		}
-		if replays != 1 {
-			t.Errorf("the order was looked for %d times", replays)
-		}
-	})
-}
-
+// The call that came first makes the next try. A refusal is for those who came before its try with the same
+// fingerprint: there may be more in stock since, and Accept has not seen the order of another one.
 func TestOthersGoOnWithoutWhoMakesTheTry(t *testing.T) {
-	broken := errors.New("broken")
+	broken, refusal := errors.New("broken"), &storefront.Refusal{Reason: "sold-out"}
 	for name, stop := range map[string]func(*pending, *script){
 		"cancelled": func(c *pending, _ *script) { c.leave() },
 		"panics":    func(_ *pending, s *script) { s.end <- func() error { panic("a value") } },
 		"fails":     func(_ *pending, s *script) { s.end <- func() error { return broken } },
 	} {
 		onEach(t, func(t *testing.T, engine engine) {
-			s, store := newScript(t, engine)
+			s := newScript()
+			store := inTime(open(t, newFakeDB(engine)), s.accept)
 			first := share(t, store, "first")
-			var calls []*pending
-			for i := range 5 {
-				calls = append(calls, share(t, store, fmt.Sprint(i)))
-			}
+			refused := []*pending{share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
+			other := share(t, store, "other", 2)
 			stop(first, s)
-			synctest.Wait()
-			<-first.ended
-			if first.err == nil && first.panicked == nil {
+			if <-first.ended; first.err == nil && first.panicked == nil {
 				t.Errorf("%v, %s: the first call returned %v", engine, name, first.got)
 			}
-			// Any one of them makes the next try.
-			s.end <- accept
-			for _, c := range calls {
-				<-c.ended
-				c.want(t, s.calls[1])
+			synctest.Wait()
+			refused = append(refused, share(t, store, "late"))
+			refuse := func() error { return refusal }
+			for i, end := range []func() error{refuse, refuse, accept} {
+				if want := []string{"first", "a", "late", "other"}[:i+2]; !slices.Equal(s.calls, want) {
+					t.Fatalf("%v, %s: Accept was called for %q, want %q", engine, name, s.calls, want)
+				}
+				s.end <- end
+				synctest.Wait()
 			}
-			if len(s.calls) != 2 {
-				t.Errorf("%v, %s: Accept was called for %q", engine, name, s.calls)
+			for _, c := range refused {
+				if err := c.wait(); err != refusal {
+					t.Errorf("%v, %s: the call for %s returned %v, %v, want the refusal", engine, name, c.id, c.got, err)
+				}
 			}
+			other.want(t, "other")
 		})
 	}
-}
-
-// A later call may be accepted: there may be more in stock since the refusal. So may one with another
-// fingerprint, whose order Accept has not seen.
-func TestRefusalIsForThoseWhoCameBeforeTheTry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		refusal := &storefront.Refusal{Reason: "sold-out"}
-		s, store := newScript(t, postgres)
-		first := share(t, store, "first")
-		same := []*pending{first, share(t, store, "a"), share(t, store, "b"), share(t, store, "c")}
-		other := share(t, store, "other", 2)
-		refuse := func(want ...string) {
-			s.end <- func() error { return refusal }
-			synctest.Wait()
-			if !slices.Equal(s.calls, want) {
-				t.Fatalf("after a refusal, Accept was called for %q, want %q", s.calls, want)
-			}
-		}
-		refuse("first", "a")
-		late := share(t, store, "late")
-		refuse("first", "a", "late")
-		refuse("first", "a", "late", "other")
-		for _, c := range append(same, late) {
-			if err := c.wait(); err != refusal {
-				t.Errorf("the call for %s returned %v, %v, want the refusal", c.id, c.got, err)
-			}
-		}
-		s.end <- accept
-		other.want(t, "other")
-		if got := store.Stats(); got.Refused != 5 || got.Created != 1 {
-			t.Errorf("the store has %+v", got)
-		}
-	})
 }
 
 // The time of a call begins when the call does, not when it makes a try.
 func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store := newScript(t, postgres)
+		s := newScript()
+		store := inTime(open(t, newFakeDB(postgres)), s.accept)
 		calls := []*pending{share(t, store, "first")}
 		time.Sleep(4 * time.Second)
 		calls = append(calls, share(t, store, "second"), share(t, store, "third"))

@@ -74,12 +74,6 @@ type stateError string
 func (e stateError) Error() string    { return "ERROR (SQLSTATE " + string(e) + ")" }
 func (e stateError) SQLState() string { return string(e) }
 
-// A serverError is an error like those of pgx, with more of the server's answer.
-type serverError struct{ Code, SeverityUnlocalized, Routine string }
-
-func (e *serverError) Error() string    { return "ERROR (SQLSTATE " + e.Code + ")" }
-func (e *serverError) SQLState() string { return e.Code }
-
 // A mySQLError is an error like that of go-sql-driver/mysql, whose number is in a field.
 type mySQLError struct {
 	Number  uint16
@@ -350,16 +344,17 @@ func (s *server) order(hash, id string) *orderRow {
 	return nil
 }
 
+// A row is one of an answer.
+type row = []driver.Value
+
+// rowOf returns the row of an order, as an OrderReader asks for it.
+func rowOf(o storefront.Order, scope string) row {
+	return row{o.ID, o.Item, o.Qty, string(o.Fields), o.CreatedAt.UnixMilli(), []byte(scope)}
+}
+
 // addResource makes r the resource that each read finds.
 func (s *server) addResource(r storefront.Resource) {
 	s.says["READ"] = []driver.Value{[]byte(r.ID()), r.String()}
-}
-
-// begun returns the items of the orders of each commit that has begun.
-func (s *server) begun() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return fmt.Sprint(s.commits)
 }
 
 // mostShared returns how many orders the largest commit had.
