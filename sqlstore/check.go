@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// Check returns nil if an order could be created now: the database is there, takes writes,
-// and has tables that this release may use. Check creates no order, and changes no row
-// except, in MySQL, a number in storefront_replays. It is for a readiness probe, and takes
-// up to Options.Timeout unless ctx is done before. On Vitess, it returns nil if one of the shards could
-// create an order.
+// Check returns nil if an order could be created now: the database is there, takes writes, and has tables
+// that this release may use. Check creates no order, and changes no row except, in MySQL, a number in
+// storefront_replays. It is for a readiness probe, and takes up to Options.Timeout unless ctx is done before.
+// On Vitess, it returns nil if one of the shards could create an order.
 //
 // The first Check looks at the tables, and commits a write. So does one that follows a failure of a
 // Check. Later ones look at the tables every 15 seconds, unless orders do. One that follows a failure

@@ -9,25 +9,22 @@ import (
 	"example.com/storefront"
 )
 
-// rowsPerStatement keeps the parameters of a statement below 1000, the fewest
-// that a build of SQLite takes.
+// rowsPerStatement keeps the parameters of a statement below 1000, the fewest that a build of SQLite takes.
 const rowsPerStatement = 400
 
 // bytesPerStatement keeps a statement below MySQL's max_allowed_packet, which may be 1 MiB.
 const bytesPerStatement = 512 << 10
 
-// A Collection is the users, products or widgets of a [Store]. Its methods may be
-// called concurrently.
+// A Collection is the users, products or widgets of a [Store]. Its methods may be called concurrently.
 type Collection struct {
 	store *Store
 	table string
 }
 
-// Put adds resources, or replaces those with the same IDs. If an ID is given
-// twice, the last resource counts. A few are one transaction (on Vitess, those of each shard), at present up
-// to 400 of 512 KiB in all; more are put so many at a time, in order of ID. If Put returns an error, some may
-// have been put, and putting all again is safe. If one of them is the zero Resource, Put returns an error
-// and puts none.
+// Put adds resources, or replaces those with the same IDs. If an ID is given twice, the last resource counts.
+// A few are one transaction (on Vitess, those of each shard), at present up to 400 of 512 KiB in all; more
+// are put so many at a time, in order of ID. If Put returns an error, some may have been put, and putting all
+// again is safe. If one of them is the zero Resource, Put returns an error and puts none.
 func (c Collection) Put(ctx context.Context, resources ...storefront.Resource) error {
 	// Two concurrent calls that write in order of ID do not deadlock.
 	resources = slices.Clone(resources)

@@ -128,9 +128,8 @@ const (
 // insertSaved inserts the order of a proposal after a savepoint, which stays only if the order is
 // created. It returns an error only if tx cannot go on.
 func insertSaved(ctx context.Context, tx transaction, p *proposal) (outcome, error) {
-	// The savepoint comes first: where Group Replication has made the transaction give way
-	// to one of another member, a savepoint would begin a new transaction, which would be
-	// committed.
+	// The savepoint comes first: where Group Replication has made the transaction give way to one of another
+	// member, a savepoint would begin a new transaction, which would be committed.
 	if _, err := tx.exec(ctx, savepoint); err != nil {
 		return outcome{}, err
 	}

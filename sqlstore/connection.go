@@ -50,9 +50,8 @@ func (s *Store) connection(ctx context.Context, w *watchdog.Watch) (
 		}
 		return s.look(ctx, c, w)
 	}
-	// Connecting may take long, so w does not limit it. But before a driver hands out a
-	// connection of the pool, it may ask the server whether it is there, and get
-	// no answer.
+	// Connecting may take long, so w does not limit it. But before a driver hands out a connection of the
+	// pool, it may ask the server whether it is there, and get no answer.
 	if s.db.Stats().Idle > 0 {
 		trying, c.try = w.Try(ctx)
 		if c.conn, err = s.connect(trying); err != nil {
@@ -152,10 +151,9 @@ func (s *Store) survive() {
 
 // release gives the connection back to the pool after a try that has ended with err.
 func (c *connection) release(err error) {
-	// A connection to a server that is no longer the primary may be in order, but must not go
-	// back to the pool. While database/sql ends the transaction of a ctx that is done, it may
-	// close conn, and conn.Raw, which drop calls, must not run; database/sql itself drops a
-	// connection that is not in order.
+	// A connection to a server that is no longer the primary may be in order, but must not go back to the
+	// pool. While database/sql ends the transaction of a ctx that is done, it may close conn, and conn.Raw,
+	// which drop calls, must not run; database/sql itself drops a connection that is not in order.
 	if class := classOf(err); (class == sqlerror.Silent || class == sqlerror.NotPrimary) && !c.closing {
 		c.store.drop(c.conn)
 	}

@@ -19,12 +19,11 @@
 //
 // # Promises
 //
-// An order and its key are one row, and a unique constraint decides which of several
-// concurrent statements inserts it. So an order is created once, however often and wherever
-// its request is sent, and whatever fails meanwhile: if the connection is lost, the store sends
-// the order again and learns what became of the first try. A replay is as durable
-// as a new order: it, too, waits for a commit, and so for synchronous standbys; on Vitess, no
-// order is seen before.
+// An order and its key are one row, and a unique constraint decides which of several concurrent statements
+// inserts it. So an order is created once, however often and wherever its request is sent, and whatever fails
+// meanwhile: if the connection is lost, the store sends the order again and learns what became of the first
+// try. A replay is as durable as a new order: it, too, waits for a commit, and so for synchronous standbys;
+// on Vitess, no order is seen before.
 //
 // Which orders survive a crash is up to the database. None of these databases loses a
 // committed order unless a setting allows it, such as fsync=off in PostgreSQL. After a
@@ -32,28 +31,25 @@
 // setting. If any other setting would break a promise, or the tables lack a constraint on which one rests,
 // the first call returns an error that names it. Orders look again every 15 seconds.
 //
-// Orders that arrive while others are being committed are committed together: at present up to 64
-// at a time, in four commits at once; in SQLite, in one. An order that arrives alone goes at once.
-// An order that cannot be committed fails alone, and a caller who leaves cancels nobody else's
-// order. When a commit takes long, at present a quarter of Options.Timeout, the store tries its orders
-// one by one, and begins the next commit without waiting for this one; in SQLite, it commits the orders
-// inserted so far, and the others wait for the next commit. The driver gets a ctx without the
-// values of any caller for the statements of a shared commit. Calls of one process with the same
-// key share one try: when one of them has created the order, the others return it, or
-// [storefront.ErrKeyReused] if their fingerprint differs.
+// Orders that arrive while others are being committed are committed together: at present up to 64 at a time,
+// in four commits at once; in SQLite, in one. An order that arrives alone goes at once. An order that cannot
+// be committed fails alone, and a caller who leaves cancels nobody else's order. When a commit takes long, at
+// present a quarter of Options.Timeout, the store tries its orders one by one, and begins the next commit
+// without waiting for this one; in SQLite, it commits the orders inserted so far, and the others wait for the
+// next commit. The driver gets a ctx without the values of any caller for the statements of a shared commit.
+// Calls of one process with the same key share one try: when one of them has created the order, the others
+// return it, or [storefront.ErrKeyReused] if their fingerprint differs.
 //
-// The store retries after serialization failures, deadlocks, lost connections, restarts and
-// fail-overs, with short random pauses, until the call's deadline (see Options.Timeout). When a
-// server has answered nobody for a fifth of that time, the store asks over another connection
-// whether it is there: for a read by SELECT 1, for an order by a write that no order needs.
-// While the server answers, calls that wait for a lock, or for Options.Accept, wait on.
-// Otherwise the store closes the idle connections of the pool, and its calls go on over new
-// ones. If the server answers the question but nobody else, a call gives up its connection, which
-// may be dead, unless it has begun a transaction. If the database stays away, the
-// first calls return [storefront.ErrUnavailable] after all of Timeout, and most later calls after
-// a tenth of it, until the database answers one. So the WriteTimeout of the http.Server must be
-// longer than Timeout, or clients get no answer instead of a 503. The store returns any other
-// error of the database unchanged.
+// The store retries after serialization failures, deadlocks, lost connections, restarts and fail-overs, with
+// short random pauses, until the call's deadline (see Options.Timeout). When a server has answered nobody for
+// a fifth of that time, the store asks over another connection whether it is there: for a read by SELECT 1,
+// for an order by a write that no order needs. While the server answers, calls that wait for a lock, or for
+// Options.Accept, wait on. Otherwise the store closes the idle connections of the pool, and its calls go on
+// over new ones. If the server answers the question but nobody else, a call gives up its connection, which
+// may be dead, unless it has begun a transaction. If the database stays away, the first calls return
+// [storefront.ErrUnavailable] after all of Timeout, and most later calls after a tenth of it, until the
+// database answers one. So the WriteTimeout of the http.Server must be longer than Timeout, or clients get no
+// answer instead of a 503. The store returns any other error of the database unchanged.
 //
 // # Schema
 //
@@ -90,19 +86,17 @@
 // scope that is longer than 255 bytes or begins with "sha256:", the column has "sha256:" and the SHA-256 sum
 // of the scope, in lower-case hexadecimal digits.
 //
-// In MySQL, BYTEA is VARBINARY(255) for scope and in the first three tables, and
-// BINARY(32) for the other columns; id and item of orders are VARCHAR(255) and TEXT, body and fields are
-// LONGTEXT, in utf8mb4. There, the unique index has all rows, orders have a column more,
-// place BINARY(8) DEFAULT (LEFT(key_hash, 8)), which stays when the key is forgotten and by which Vitess
-// chooses the shard, and only the store uses one more table,
-// storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL). In SQLite, keyed_ms has no
-// default, and each INSERT sets it. In PostgreSQL, the collation of IDs of orders is "C".
+// In MySQL, BYTEA is VARBINARY(255) for scope and in the first three tables, and BINARY(32) for the other
+// columns; id and item of orders are VARCHAR(255) and TEXT, body and fields are LONGTEXT, in utf8mb4. There,
+// the unique index has all rows, orders have a column more, place BINARY(8) DEFAULT (LEFT(key_hash, 8)),
+// which stays when the key is forgotten and by which Vitess chooses the shard, and only the store uses one
+// more table, storefront_replays (slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL). In SQLite, keyed_ms
+// has no default, and each INSERT sets it. In PostgreSQL, the collation of IDs of orders is "C".
 //
-// IDs of users, products and widgets are bytes, as lists are in the order of bytes, whatever the
-// collation of the database. body is the whole resource as JSON, with the row's ID as its "id";
-// reading a row with another "id", or one that breaks a rule of [storefront.NewResource], fails.
-// key_hash is the SHA-256 sum of the length of the scope in bytes (64 bits, big endian), the
-// scope and the key.
+// IDs of users, products and widgets are bytes, as lists are in the order of bytes, whatever the collation of
+// the database. body is the whole resource as JSON, with the row's ID as its "id"; reading a row with another
+// "id", or one that breaks a rule of [storefront.NewResource], fails. key_hash is the SHA-256 sum of the
+// length of the scope in bytes (64 bits, big endian), the scope and the key.
 //
 // Programs may read all tables, write the first three, delete orders whose key_hash is NULL, raise keyed_ms
 // to keep a key for longer, which may then be for a day more, and set keep_ms to keep all keys for longer.

@@ -186,8 +186,7 @@ type statements struct {
 	// now reads the clock, in milliseconds since 1970-01-01 00:00:00 UTC.
 	now string
 
-	// write commits a row that no order needs, and so waits for all that the commit of an
-	// order waits for.
+	// write commits a row that no order needs, and so waits for all that the commit of an order waits for.
 	write string
 
 	// servers names the servers that a commit needs, as one text that changes when one of them
@@ -374,8 +373,7 @@ func ownSchema(create, index, collate, keyed string) []string {
 	}
 }
 
-// ownTables returns the tables that all engines have, with the given types of the columns
-// whose types differ.
+// ownTables returns the tables that all engines have, with the given types of the columns whose types differ.
 func ownTables(id, body, orderID, hash string) map[string]map[string]string {
 	resources := map[string]string{"id": id, "body": body}
 	return map[string]map[string]string{

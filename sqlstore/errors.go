@@ -32,6 +32,5 @@ func classOf(err error) sqlerror.Class {
 	return sqlerror.Of(err)
 }
 
-// transient reports whether the same statement may succeed later, perhaps over another
-// connection.
+// transient reports whether the same statement may succeed later, perhaps over another connection.
 func transient(err error) bool { return classOf(err) >= sqlerror.Passing }

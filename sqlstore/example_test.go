@@ -11,8 +11,7 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// A program on PostgreSQL. It imports a driver, too, such as
-// github.com/jackc/pgx/v5/stdlib.
+// A program on PostgreSQL. It imports a driver, too, such as github.com/jackc/pgx/v5/stdlib.
 func Example() {
 	db, err := sql.Open("pgx", "postgres://shop@db1,db2/shop?target_session_attrs=read-write&connect_timeout=3")
 	if err != nil {

@@ -16,20 +16,18 @@ import (
 // keysPerStatement bounds how long ForgetKeys reads, and holds locks.
 const keysPerStatement = 1000
 
-// ForgetKeys forgets the idempotency keys that the database recorded before a time, by its
-// own clock (SQLite: the machine's), whatever time their orders have. It returns how many,
-// or fewer if a connection was lost. The orders stay. Run it every hour or so, in any number
-// of programs at once:
+// ForgetKeys forgets the idempotency keys that the database recorded before a time, by its own clock (SQLite:
+// the machine's), whatever time their orders have. It returns how many, or fewer if a connection was lost.
+// The orders stay. Run it every hour or so, in any number of programs at once:
 //
 //	store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour))
 //
-// The hour allows for a program whose clock is ahead of the database's, and for an order that
-// was committed as much as Options.Timeout after its key was recorded. ForgetKeys forgets
-// 1000 keys per transaction, oldest first, and on SQLite, which has one writer at a time,
-// it waits after each for as long as that took, so that orders can go on. If it
-// returns an error, some may be forgotten, and the next call goes on. It returns an error
-// and forgets nothing if before is less than [storefront.KeyLifetime] ago by the clock of
-// the database. An operator may have all keys remembered for longer, by keep_ms in storefront_schema.
+// The hour allows for a program whose clock is ahead of the database's, and for an order that was committed
+// as much as Options.Timeout after its key was recorded. ForgetKeys forgets 1000 keys per transaction, oldest
+// first, and on SQLite, which has one writer at a time, it waits after each for as long as that took, so that
+// orders can go on. If it returns an error, some may be forgotten, and the next call goes on. It returns an
+// error and forgets nothing if before is less than [storefront.KeyLifetime] ago by the clock of the database.
+// An operator may have all keys remembered for longer, by keep_ms in storefront_schema.
 //
 // ForgetKeys looks for keys where the IDs of their orders, which begin with the time, say that they are: from
 // where the last call ended, which it writes into storefront_schema, to an hour after before. A key whose

@@ -16,9 +16,8 @@ const (
 	// schemaVersion is the version of these tables; increase it when they change.
 	schemaVersion = 1
 
-	// schemaOldest is the oldest version whose releases may use these tables. It stays the
-	// same as long as the tables are only added to, so that releases run side by side and can
-	// be rolled back to.
+	// schemaOldest is the oldest version whose releases may use these tables. It stays the same as long as
+	// the tables are only added to, so that releases run side by side and can be rolled back to.
 	schemaOldest = 1
 )
 

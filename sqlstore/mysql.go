@@ -352,10 +352,9 @@ func lookAtMySQL(ctx context.Context, conn *sql.Conn, settings map[string]string
 	if err != nil {
 		return false, err
 	}
-	// In a group with several primaries, a member must wait until it has the commits of the
-	// others. Otherwise, Accept could refuse an order that another member has acknowledged. With
-	// a single primary, the next primary must have all that the last one acknowledged before it
-	// answers.
+	// In a group with several primaries, a member must wait until it has the commits of the others.
+	// Otherwise, Accept could refuse an order that another member has acknowledged. With a single primary,
+	// the next primary must have all that the last one acknowledged before it answers.
 	if settings["group_replication_group_name"] == "" {
 		return false, lookAtSplit(ctx, conn)
 	}

@@ -116,9 +116,8 @@ func (c *serialCommit) putBack(n int) {
 	c.PutBack(n)
 }
 
-// insert inserts the order of the n-th proposal, and lets Options.Accept work. It returns an error only if
-// tx cannot go on. It reports that the order was late if the time of the commit ended before Accept
-// returned.
+// insert inserts the order of the n-th proposal, and lets Options.Accept work. It returns an error only if tx
+// cannot go on. It reports that the order was late if the time of the commit ended before Accept returned.
 func (c *serialCommit) insert(ctx context.Context, tx transaction, n int) (
 	out outcome, late bool, err error) {
 	p := c.Members[n]

@@ -38,39 +38,34 @@ type Store struct {
 	times      times
 }
 
-// Options are the options of a [Store]. The zero value of each field is a
-// documented default.
+// Options are the options of a [Store]. The zero value of each field is a documented default.
 type Options struct {
-	// Accept, if it is not nil, is called for an order that is about to be created, in the
-	// transaction that creates the order, and never for a replay. The rows that Accept writes
-	// are there if and only if the order is: stock that is taken, an event for an outbox, a row
-	// in a table of the program's. If Accept returns an error, none of its rows is there and
-	// CreateOrder returns that error; if the error matches *storefront.Refusal, the service
-	// refuses the order.
+	// Accept, if it is not nil, is called for an order that is about to be created, in the transaction that
+	// creates the order, and never for a replay. The rows that Accept writes are there if and only if the
+	// order is: stock that is taken, an event for an outbox, a row in a table of the program's. If Accept
+	// returns an error, none of its rows is there and CreateOrder returns that error; if the error matches
+	// *storefront.Refusal, the service refuses the order.
 	//
-	// Accept may run more than once for an order: the store retries the whole transaction
-	// after serialization failures, deadlocks, lost connections and the like, also when
-	// Accept returns the error of such a failure. Only the work in tx is undone then. Accept
-	// returns the errors of its statements: after one that failed, PostgreSQL refuses all
-	// others. Accept closes its rows before its next statement (or drivers say that the
-	// connection is bad or busy), does not end tx, by a method or by SQL, and makes no
-	// savepoint with the name storefront_order. If tx cannot go on after it, CreateOrder
-	// returns an error that says so, but whatever Accept has committed stays. Accept uses the
-	// database through tx alone and calls no method of the Store: with all connections in use,
-	// or in SQLite, it would wait for itself. ctx has the values of CreateOrder's ctx until
-	// CreateOrder returns, and is done when the call's time is up. tx must not be used after
-	// Accept has returned.
+	// Accept may run more than once for an order: the store retries the whole transaction after serialization
+	// failures, deadlocks, lost connections and the like, also when Accept returns the error of such a
+	// failure. Only the work in tx is undone then. Accept returns the errors of its statements: after one
+	// that failed, PostgreSQL refuses all others. Accept closes its rows before its next statement (or
+	// drivers say that the connection is bad or busy), does not end tx, by a method or by SQL, and makes no
+	// savepoint with the name storefront_order. If tx cannot go on after it, CreateOrder returns an error
+	// that says so, but whatever Accept has committed stays. Accept uses the database through tx alone and
+	// calls no method of the Store: with all connections in use, or in SQLite, it would wait for itself. ctx
+	// has the values of CreateOrder's ctx until CreateOrder returns, and is done when the call's time is up.
+	// tx must not be used after Accept has returned.
 	//
 	// If tx is still usable, errors from elsewhere are final, such as those of another database
 	// (url.Error, driver.ErrBadConn) or of a deadline that Accept has set: the order is not
 	// created, and CreateOrder returns the error. But the store treats an error with the code
 	// of a conflict, a time limit or a read-only server as raised by tx.
 	//
-	// In SQLite, Accept should be quick: there is one writer at a time, so that all other
-	// orders wait. If several orders share the commit there, the ctx of Accept is not done
-	// when CreateOrder's ctx is cancelled. But it is done when the commit takes long, at present
-	// a quarter of Timeout, or half of the time that another of its orders had left; Accept is
-	// then called again, in a commit of its own.
+	// In SQLite, Accept should be quick: there is one writer at a time, so that all other orders wait. If
+	// several orders share the commit there, the ctx of Accept is not done when CreateOrder's ctx is
+	// cancelled. But it is done when the commit takes long, at present a quarter of Timeout, or half of the
+	// time that another of its orders had left; Accept is then called again, in a commit of its own.
 	Accept func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, order storefront.Order) error
 
 	// OrderLists says that OrderReader is used: Migrate makes an index of the orders of each scope.
@@ -81,27 +76,23 @@ type Options struct {
 	// is slog.Default().
 	Logger *slog.Logger
 
-	// Timeout is the most time that a call of a method of storefront.Store, or a
-	// transaction of another method, may take, including the wait for a connection
-	// and all retries. After it, calls fail with storefront.ErrUnavailable. An earlier
-	// deadline of ctx ends a call earlier. Timeout should be longer than a fail-over
-	// that clients must not notice, but shorter than the 30 seconds after which
-	// the service gives up an order. If it is 0, it is 10 seconds. It must not be
-	// negative.
+	// Timeout is the most time that a call of a method of storefront.Store, or a transaction of another
+	// method, may take, including the wait for a connection and all retries. After it, calls fail with
+	// storefront.ErrUnavailable. An earlier deadline of ctx ends a call earlier. Timeout should be longer
+	// than a fail-over that clients must not notice, but shorter than the 30 seconds after which the service
+	// gives up an order. If it is 0, it is 10 seconds. It must not be negative.
 	Timeout time.Duration
 
-	// MaxCalls is how many calls of ListUsers, GetProduct and ListWidgets may be in
-	// progress at once, and how many of CreateOrder. Calls that find no connection in the
-	// pool, of which orders use half, wait for one; calls beyond MaxCalls return
-	// storefront.ErrUnavailable at once, so that under overload a call waits for
-	// at most about MaxCalls others. Calls of CreateOrder that wait for another one with
-	// the same key do not count. If it is 0, it is 1000. It must not be negative.
+	// MaxCalls is how many calls of ListUsers, GetProduct and ListWidgets may be in progress at once, and how
+	// many of CreateOrder. Calls that find no connection in the pool, of which orders use half, wait for one;
+	// calls beyond MaxCalls return storefront.ErrUnavailable at once, so that under overload a call waits for
+	// at most about MaxCalls others. Calls of CreateOrder that wait for another one with the same key do not
+	// count. If it is 0, it is 1000. It must not be negative.
 	MaxCalls int
 }
 
-// New returns the store in a database whose tables were made by [Store.Migrate].
-// It does not use the database yet, and never closes it. If opts is nil, the
-// defaults are used; otherwise opts is copied.
+// New returns the store in a database whose tables were made by [Store.Migrate]. It does not use the database
+// yet, and never closes it. If opts is nil, the defaults are used; otherwise opts is copied.
 //
 // New panics if db is nil or an option is negative.
 func New(db *sql.DB, opts *Options) *Store {

@@ -10,8 +10,7 @@ import (
 
 // Stats counts what a [Store] has done since it was made, and what it is doing.
 type Stats struct {
-	// How calls of CreateOrder have ended. Their sum is the number of those that have
-	// returned.
+	// How calls of CreateOrder have ended. Their sum is the number of those that have returned.
 	Created     int64 // with a new order
 	Replayed    int64 // with the order that was there, of another call or of an earlier try
 	KeyReused   int64 // with storefront.ErrKeyReused
@@ -45,8 +44,7 @@ func (c *counters) add(number *int64, n int64) {
 	*number += n
 }
 
-// Stats returns the numbers of the store. It does not use the database, and may be called at
-// any time.
+// Stats returns the numbers of the store. It does not use the database, and may be called at any time.
 func (s *Store) Stats() Stats {
 	s.stats.mu.Lock()
 	defer s.stats.mu.Unlock()

@@ -22,10 +22,9 @@ type connTx struct {
 	ended  bool               // commit has ended the transaction, and not database/sql
 }
 
-// beginTx begins a transaction, with the values of ctx. When ctx is done, beginTx, commit and
-// the statements return, but the transaction stays until rollBack: database/sql would roll
-// back in a goroutine of its own, and giving the connection back would wait for that (see
-// also release).
+// beginTx begins a transaction, with the values of ctx. When ctx is done, beginTx, commit and the statements
+// return, but the transaction stays until rollBack: database/sql would roll back in a goroutine of its own,
+// and giving the connection back would wait for that (see also release).
 func (c *connection) beginTx(ctx context.Context) (*connTx, error) {
 	if c.until != nil || c.closing {
 		return nil, sqlerror.With(sqlerror.Lost,
@@ -94,9 +93,8 @@ func (tx *connTx) endWith(ctx context.Context) func() {
 	}
 }
 
-// rollBack does not wait for a server that hangs for longer than ctx, or than
-// times.rollBack: the result of the call is known by then. The connection is given back when the
-// driver is done with it.
+// rollBack does not wait for a server that hangs for longer than ctx, or than times.rollBack: the result of
+// the call is known by then. The connection is given back when the driver is done with it.
 func (tx *connTx) rollBack(ctx context.Context) {
 	ended, late := make(chan struct{}), make(chan struct{})
 	go func() {
