@@ -41,6 +41,7 @@ func TestOrderAndItsRetry(t *testing.T) {
 	p.said("#orders-said", "this key stands for another order")
 	p.set("#qty", "3")
 	p.click("#retry", 4) // sends what is shown
+	p.said("#orders-said", "this key stands for another order")
 	p.statuses("422", "422", "201", "201")
 	p.created(1)
 

@@ -256,7 +256,7 @@ function note(x) {
 const duration = ms => ms.toFixed(ms < 10 ? 1 : 0) + " ms";
 function summary(x) {
 	if (x.state === "sent") return `no answer yet, after ${Math.round((performance.now() - x.before) / 1000)} s`;
-	const time = duration(x.ms) + (x.queued < 20 ? "" : `, ${duration(x.queued)} of it before it was sent`);
+	const time = duration(x.ms) + (x.queued < 20 || x.own ? "" : `, ${duration(x.queued)} of it before it was sent`);
 	if (x.state !== "answered") return x.state === "refused" ? "not sent" : time + " · " + x.state;
 	return [time, x.status === 304 || !x.bytes ? "no body" : count(x.bytes, "byte"), note(x)].filter(s => s).join(" · ");
 }
@@ -579,8 +579,9 @@ function fate(x) {
 }
 function sayOfOrder(x, created, replayed) {
 	if (!x) return;
-	const said = isReplay(x) ? replayed : created;
-	orders.say(isOrder(x) ? said : explain(x, "an order") + " " + fate(x));
+	if (isOrder(x)) orders.say(isReplay(x) ? replayed : created);
+	else if (note(x) !== "idempotency-key-reused") orders.say(explain(x, "an order") + " " + fate(x));
+	else orders.say("Refused: this key stands for another order. The order that it has created is as it was.");
 }
 on("order", async () => {
 	beginOrder();
@@ -596,12 +597,8 @@ on("retry", async () => {
 });
 on("other", async () => {
 	beginRetry();
-	const x = await attempt("Other body", typedOrder(true));
-	if (x && note(x) === "idempotency-key-reused") {
-		orders.say("Refused: this key stands for another order. The order that it has created is as it was.");
-	} else {
-		sayOfOrder(x, "Created: no order had this key yet.", "It came back: this key was used for that order.");
-	}
+	sayOfOrder(await attempt("Other body", typedOrder(true)),
+		"Created: no order had this key yet.", "It came back: this key was used for that order.");
 });
 on("ten", async () => {
 	beginOrder();

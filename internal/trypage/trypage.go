@@ -24,9 +24,8 @@ var (
 	script string
 )
 
-// notes are for who changes the script: lines that are a comment, and indents. No text goes over a line
-// there.
-var notes = regexp.MustCompile(`(?m)^\t*(//.*\n)?`)
+// notes are for who changes the script: comments, and indents. No text has " // " there, or goes over a line.
+var notes = regexp.MustCompile(`(?m)^\t*(//.*\n)?| // .*$`)
 
 // Options are what a program adds to the page.
 type Options struct {
