@@ -302,10 +302,10 @@ func TestCredentialsAreSentAndNotShown(t *testing.T) {
 	p.set("#extra", "Authorization: "+typed+"\nX-Tenant: a:b\nit's: 4\nCookie: a=b", "#item", token, "#key", jwt)
 	p.clickOn("#headers-button")
 	p.clickOn("#cookies")
+	p.waitFor(`document.querySelectorAll(".operation").length === 4`) // and no warning is left
 	p.click("#order", 2)
 	p.statuses("201", "401")
 	p.want("a header", p.requests("/v1/orders")[1].header.Get("X-Tenant"), "a:b")
-	p.waitFor(`document.querySelectorAll(".operation").length === 4`) // as the document can be read now
 	curl := p.texts("#log li:not(.own) pre")[0]
 	for _, want := range []string{`-H 'Authorization: '"${H_AUTHORIZATION:?}"`, `-H 'It'\''s: '"${H_IT_S:?}"`} {
 		if !strings.Contains(curl, want) {
