@@ -320,7 +320,9 @@ func TestLostOrderIsTold(t *testing.T) {
 	} {
 		onEach(t, func(t *testing.T, engine engine) {
 			f, log := newFakeDB(engine), new(strings.Builder)
-			store := sqlstore.New(open(t, f), &sqlstore.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+			defer slog.SetDefault(slog.Default())
+			slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+			store := sqlstore.New(open(t, f), nil)
 			wantOrder(t, store)
 			time.Sleep(row.after)
 			row.change(f.server)

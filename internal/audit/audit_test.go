@@ -137,7 +137,7 @@ func (s *shop) unlessReported(w http.ResponseWriter, r *http.Request, status int
 	s.good.ServeHTTP(w, r)
 }
 
-// Its replicas are of two releases: 1.0.0-rc.1 left out the zeros at the end of a time. A replay uses no
+// Its replicas are of two releases, one of which leaves out the zeros at the end of a time. A replay uses no
 // connection that is left from the creating: it may be a broken one.
 func TestGoodShop(t *testing.T) {
 	milliseconds := regexp.MustCompile(`\.(\d)\d\dZ"`)
