@@ -43,9 +43,10 @@ func Flags(t testing.TB, command func() (string, error)) map[string]string {
 	}
 	usage, _ := exec.Command(binary, "-h").CombinedOutput()
 	flags := make(map[string]string)
-	described := regexp.MustCompile(`(?m)^  -(\S+).*\n.*?(?:\(default "?(.*?)"?\))?$`)
+	described := regexp.MustCompile(`(?m)^  -(\S+).*\n((?:    .*\n)+)`)
 	for _, found := range described.FindAllStringSubmatch(string(usage), -1) {
-		flags[found[1]] = found[2]
+		_, value, _ := strings.Cut(found[2], "(default ")
+		flags[found[1]] = strings.Trim(strings.TrimSuffix(value, ")\n"), `"`)
 	}
 	return flags
 }
