@@ -3,10 +3,8 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 
 	"example.com/storefront"
 	"example.com/storefront/internal/sqlerror"
@@ -171,7 +169,7 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 	_, ended := tx.exec(ctx, end) // it fails if Accept has ended the transaction
 	class, _ := sqlerror.ByCode(accepted)
 	_, refusal := errors.AsType[*storefront.Refusal](accepted)
-	if accepted == nil && isBusy(ended) {
+	if accepted == nil && sqlerror.IsBusy(ended) {
 		p.busy++ // a lost connection, once
 	}
 	switch {
@@ -200,12 +198,6 @@ func (s *Store) accept(ctx, accepting context.Context, tx transaction, p *propos
 		out = outcome{refused, acceptError{accepted}}
 	}
 	return out, nil
-}
-
-// isBusy reports whether err may be what a driver returns for a connection whose rows are open. A connection
-// that is lost may have the same error.
-func isBusy(err error) bool {
-	return errors.Is(err, driver.ErrBadConn) || err != nil && strings.HasSuffix(err.Error(), "busy buffer")
 }
 
 // inAccept says that an error comes from Accept. A statement that does not use tx may wait for a lock that tx

@@ -92,6 +92,12 @@ func ByCode(err error) (Class, bool) {
 	return Final, false
 }
 
+// IsBusy reports whether err may be what a driver returns for a connection whose rows are open: pgx has
+// driver.ErrBadConn, go-sql-driver/mysql "busy buffer". A connection that is lost may have the same error.
+func IsBusy(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || err != nil && strings.HasSuffix(err.Error(), "busy buffer")
+}
+
 // find returns the first error in the tree of err for which is returns true, or nil.
 func find(err error, is func(error) bool) error {
 	if err == nil || is(err) {
