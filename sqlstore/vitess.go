@@ -78,7 +78,7 @@ type vitessLink struct {
 func (l vitessLink) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	n, err := l.mySQLLink.exec(ctx, query, args...)
 	if err != nil && sqlerror.CrossesShards(err) {
-		if err := l.engine.readBounds(ctx, l.conn); err != nil {
+		if _, err := l.engine.readTablets(ctx, l.conn); err != nil {
 			return 0, err
 		}
 		err = sqlerror.With(sqlerror.Conflict, err)
@@ -86,32 +86,34 @@ func (l vitessLink) exec(ctx context.Context, query string, args ...any) (int64,
 	return n, err
 }
 
-// readBounds reads where the shards begin.
-func (e *vitess) readBounds(ctx context.Context, conn *sql.Conn) error {
+// readTablets reads where the shards begin, and returns how many replicas they have. vtgate knows its tablets
+// while etcd is away, but SHOW VITESS_SHARDS asks etcd. A shard that has given its rows to others, or does
+// not have them yet, may be among those shown: its bounds only divide commits further.
+func (e *vitess) readTablets(ctx context.Context, conn *sql.Conn) (replicas int, err error) {
+	var keyspace string
+	if err := conn.QueryRowContext(ctx, `SELECT DATABASE()`).Scan(&keyspace); err != nil {
+		return 0, err
+	}
+	keyspace, _, _ = strings.Cut(keyspace, "@") // as in shop@primary
 	var bounds [][]byte
-	err := ofKeyspace(ctx, conn, `SHOW VITESS_SHARDS`, func(keyspace string, row []string) {
-		name, ok := strings.CutPrefix(row[0], keyspace+"/") // such as 40-80
-		begin, _, _ := strings.Cut(name, "-")
-		if bound, err := hex.DecodeString(begin); ok && err == nil && len(bound) > 0 {
+	err = eachRow(ctx, conn, `SHOW VITESS_TABLETS`, func(_, row []string) {
+		if row[1] != keyspace {
+			return
+		}
+		begin, _, _ := strings.Cut(row[2], "-") // of a shard such as 40-80
+		if bound, err := hex.DecodeString(begin); err == nil && len(bound) > 0 {
 			bounds = append(bounds, bound)
+		}
+		if row[3] == "REPLICA" {
+			replicas++
 		}
 	})
 	if err == nil {
 		slices.SortFunc(bounds, bytes.Compare)
+		bounds = slices.CompactFunc(bounds, bytes.Equal)
 		e.bounds.Store(&bounds)
 	}
-	return err
-}
-
-// ofKeyspace calls f with the keyspace of the connection and each row that a statement of vtgate's shows.
-func ofKeyspace(ctx context.Context, conn *sql.Conn, show string,
-	f func(keyspace string, row []string)) error {
-	var keyspace string
-	if err := conn.QueryRowContext(ctx, `SELECT DATABASE()`).Scan(&keyspace); err != nil {
-		return err
-	}
-	keyspace, _, _ = strings.Cut(keyspace, "@") // as in shop@primary
-	return eachRow(ctx, conn, show, func(_, row []string) { f(keyspace, row) })
+	return replicas, err
 }
 
 // shard returns the number of the shard to which Vitess assigns the bytes of a vindex.
@@ -219,15 +221,16 @@ func (e *vitess) lookAtSettings(ctx context.Context, conn *sql.Conn, settings ma
 				"created without what Accept has written in another shard; it must be SINGLE", mode)
 		}
 	}
-	if err := lookAtReplicas(ctx, conn, settings); err != nil {
-		return err
+	replicas, err := e.readTablets(ctx, conn)
+	if err == nil && replicas > 0 {
+		err = lookAtSemiSync(settings)
 	}
-	return e.readBounds(ctx, conn)
+	return err
 }
 
-// lookAtReplicas returns an error if a tablet acknowledges orders that no replica has, as long as there are
-// replicas, one of which may become the primary. While VTOrc mends it, that may pass.
-func lookAtReplicas(ctx context.Context, conn *sql.Conn, settings map[string]string) error {
+// lookAtSemiSync returns an error if a tablet acknowledges orders that no replica has, as one of these may
+// become the primary. While VTOrc mends it, that may pass.
+func lookAtSemiSync(settings map[string]string) error {
 	semiSync := func(name string) string {
 		return cmp.Or(settings["rpl_semi_sync_source_"+name], settings["rpl_semi_sync_master_"+name])
 	}
@@ -242,16 +245,6 @@ func lookAtReplicas(ctx context.Context, conn *sql.Conn, settings map[string]str
 	default:
 		return nil
 	}
-	replicas := 0
-	err := ofKeyspace(ctx, conn, `SHOW VITESS_TABLETS`, func(keyspace string, row []string) {
-		if row[1] == keyspace && row[3] == "REPLICA" {
-			replicas++
-		}
-	})
-	if err == nil && replicas > 0 {
-		err = errors.New("sqlstore: a tablet could acknowledge orders that the next primary does not have: " +
-			"rpl_semi_sync_source_" + flaw)
-		err = sqlerror.With(sqlerror.Passing, err)
-	}
-	return err
+	return sqlerror.With(sqlerror.Passing, errors.New("sqlstore: a tablet could acknowledge orders that "+
+		"the next primary does not have: rpl_semi_sync_source_"+flaw))
 }

@@ -8,9 +8,12 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,10 +41,10 @@ func newVtgate(answer func(query string, args []driver.Value) ([][]driver.Value,
 		switch query {
 		case "SELECT DATABASE()":
 			return [][]driver.Value{{"shop"}}, nil
-		case "SHOW VITESS_SHARDS":
-			return [][]driver.Value{{"other/-"}, {"shop/-40"}, {"shop/40-80"}, {"shop/80-"}}, nil
 		case "SHOW VITESS_TABLETS":
-			return [][]driver.Value{{"zone1", "shop", "-40", "PRIMARY"}, {"zone1", "shop", "-40", "REPLICA"}}, nil
+			return [][]driver.Value{{"zone1", "other", "-20", "PRIMARY"}, {"zone1", "shop", "80-", "PRIMARY"},
+				{"zone1", "shop", "40-80", "PRIMARY"}, {"zone1", "shop", "40-80", "REPLICA"},
+				{"zone1", "shop", "-40", "PRIMARY"}}, nil
 		case "SELECT @@transaction_mode":
 			return [][]driver.Value{{"MULTI"}}, nil
 		}
@@ -67,8 +70,8 @@ func TestVitessStatementsStayInOneShard(t *testing.T) {
 			time.Sleep(time.Millisecond) // so that orders share a commit
 			mu.Lock()
 			defer mu.Unlock()
-			if query == "SHOW VITESS_SHARDS" && crossed == 0 {
-				return [][]driver.Value{{"shop/-"}}, nil
+			if query == "SHOW VITESS_TABLETS" && crossed == 0 {
+				return [][]driver.Value{{"zone1", "shop", "-", "PRIMARY"}}, nil
 			}
 			kind, isTaken, shard := kindOf(query), false, -1
 			for i, arg := range args {
@@ -185,5 +188,108 @@ func TestVitessSettings(t *testing.T) {
 				t.Errorf("GetProduct returned %v, want an error that names %q", err, test.want)
 			}
 		})
+	}
+}
+
+// onVtgate returns a store on newVtgate, where no order is there. fail fails statements.
+func onVtgate(t *testing.T, opts sqlstore.Options, fail func(context.Context, string) error) *sqlstore.Store {
+	f := newVtgate(func(query string, args []driver.Value) ([][]driver.Value, error) {
+		switch kindOf(query) {
+		case "INSERT":
+			return make([][]driver.Value, len(args)/9), nil
+		case "REPLAY", "LAST":
+			return nil, nil
+		}
+		if query == "SELECT @@transaction_mode" {
+			return [][]driver.Value{{"SINGLE"}}, nil
+		}
+		return nil, errPassOn
+	})
+	run := f.run
+	f.run = func(ctx context.Context, n int, query string, args []driver.Value) ([][]driver.Value, error) {
+		if err := fail(ctx, query); err != nil {
+			return nil, err
+		}
+		return run(ctx, n, query, args)
+	}
+	opts.Timeout, opts.Logger = timeout, slog.New(slog.DiscardHandler)
+	return sqlstore.New(open(t, f), &opts)
+}
+
+// errNoEtcd is what vtgate returns where it has asked etcd, and waited for five seconds.
+var errNoEtcd = &mySQLError{1105, "Error 1105 (HY000): keyspace names fetch error: deadline exceeded"}
+
+// While etcd is away, vtgate has all that orders need, but no answer to some other statements.
+func TestVitessWithoutEtcd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asksEtcd := regexp.MustCompile(`^SHOW (VITESS_SHARDS|VITESS_KEYSPACES|KEYSPACES|DATABASES|SCHEMAS)`)
+		store := onVtgate(t, sqlstore.Options{}, func(ctx context.Context, query string) error {
+			if asksEtcd.MatchString(query) {
+				return cmp.Or[error](pause(ctx, 5*time.Second), errNoEtcd)
+			}
+			return nil
+		})
+		for range 2 { // also once each connection counts as new, after a Check
+			wantOrder(t, store)
+			must.OK(t, store.Check(t.Context()))
+		}
+	})
+}
+
+// While vtgate does not answer one of the store's statements, or answers it with an error of its own, calls
+// end in their time, with ErrUnavailable, and the next ones succeed when it answers again.
+func TestVtgateDoesNotAnswerAStatement(t *testing.T) {
+	for accepting, opts := range map[string]sqlstore.Options{"": {}, "Accept/": {Accept: always(nil)}} {
+		statements := make(map[string]bool)
+		inBubble(t, accepting+"all", func(t *testing.T) {
+			store := onVtgate(t, opts, func(_ context.Context, query string) error {
+				if strings.Contains(query, " ") { // not BEGIN, COMMIT and ROLLBACK, as on all MySQL servers
+					statements[query] = true
+				}
+				return nil
+			})
+			must.OK(t, store.Check(t.Context()))
+			wantOrder(t, store)
+		})
+		for statement := range statements {
+			for how, fail := range map[string]func(context.Context, string) error{
+				"hangs":   hang,
+				"no etcd": func(context.Context, string) error { return errNoEtcd },
+			} {
+				for _, when := range []string{"from the start", "later"} {
+					inBubble(t, accepting+statement+"/"+how+"/"+when, func(t *testing.T) {
+						var fails, met atomic.Bool
+						store := onVtgate(t, opts, func(ctx context.Context, query string) error {
+							if query != statement || !fails.Load() {
+								return nil
+							}
+							met.Store(true)
+							return fail(ctx, query)
+						})
+						if when == "later" {
+							wantOrder(t, store)
+						}
+						fails.Store(true)
+						for what, call := range map[string]func() error{
+							"Check": func() error { return store.Check(t.Context()) },
+							"order": func() error { return propose(t, store, "kettle").wait() },
+						} {
+							began := time.Now()
+							err := call()
+							if took := time.Since(began); took > timeout || err != nil &&
+								!errors.Is(err, storefront.ErrUnavailable) {
+								t.Errorf("%s returned %v after %v", what, err, took)
+							}
+						}
+						fails.Store(false)
+						wantOrder(t, store)
+						must.OK(t, store.Check(t.Context()))
+						if !met.Load() {
+							t.Error("nothing failed")
+						}
+					})
+				}
+			}
+		}
 	}
 }
