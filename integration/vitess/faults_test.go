@@ -5,18 +5,26 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
-	"path/filepath"
+	"math"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbproxy"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/integration/vitess/internal/cluster"
+	"example.com/storefront/integration/vitess/internal/stock"
+	"example.com/storefront/internal/must"
+	"example.com/storefront/shopdb/mysql"
 	"example.com/storefront/sqlstore"
 )
 
@@ -28,16 +36,14 @@ func TestFaults(t *testing.T) {
 	gate := testdb.New(t, "mysql", c.Gates[0].DSN())
 	f.Start(2, c.URL())
 	calling, stop := context.WithCancel(t.Context())
-	h := &history{t: t, pause: 20 * time.Millisecond, began: time.Now()}
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer stop()
-	others.Go(func() { h.call(calling, c.Gates, 2) })
+	others.Go(func() { readAndWrite(calling, t, c, math.MaxInt, 20*time.Millisecond) })
 	underLoad(t, f, long.Of(300, 10_000), faults(t, f, c))
 	stop()
 	others.Wait()
-	h.check()
-	gate.Exec(t, "DELETE FROM storefront_orders WHERE item = '"+historyItem+"'")
+	gate.Exec(t, "DELETE FROM storefront_orders WHERE item = '"+readID+"'")
 	check(t, f, c)
 	takePolicyAway(t, c, gate.Pool)
 }
@@ -70,43 +76,54 @@ func TestFaultsWithAccept(t *testing.T) {
 	f := faulttest.New(t)
 	c := startFaulty(t)
 	gate := testdb.New(t, "mysql", c.Gates[0].DSN())
-	const pieces = 1_000_000
-	fillStock(t, c, gate, "kettle", pieces)
-	seller := func() (string, error) {
-		binary := filepath.Join(process.Folder(t), "seller")
-		return binary, process.GoBuild(binary, "integration/vitess/internal/seller")
+	gate.Exec(t, stock.Tables...)
+	const places, pieces = 16, 1_000_000 // of the one item that is sold, under whatever name
+	for place := range places {
+		gate.Exec(t, fmt.Sprintf("INSERT INTO stock (place, item, pieces) VALUES (x'%X0', 'kettle', %d)",
+			place, pieces))
+	}
+	accept := func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, o storefront.Order) error {
+		o.Item = "kettle"
+		return stock.Accept(ctx, tx, key, o)
 	}
 	balancer := dbproxy.HAProxy(t, "check inter 1s on-marked-down shutdown-sessions",
 		c.Gates[0].Addr(), c.Gates[1].Addr())
-	url := "mysql://root@" + balancer + "/" + cluster.Keyspace + "?" + single[1:]
-	f.Use(faulttest.StartReplicas(t, seller, 2, url)...)
+	for range 2 {
+		db := must.Get(mysql.Open("mysql://root@"+balancer+"/"+cluster.Keyspace+"?"+single[1:], nil))(t)
+		t.Cleanup(func() { db.Close() })
+		shop := httptest.NewServer(storefront.New(sqlstore.New(db.DB, &sqlstore.Options{Accept: accept})))
+		t.Cleanup(shop.Close)
+		f.URLs = append(f.URLs, shop.URL)
+	}
 	underLoad(t, f, long.Of(200, 1_000), faults(t, f, c))
 	check(t, f, c)
-	left, sold := leftInStock(t, gate.Pool), sum(t, gate.Pool, "SELECT SUM(qty) FROM storefront_orders")
+	all := streaming(t, c)
+	var left, sold int
+	must.OK(t, all.QueryRow("SELECT SUM(pieces) FROM stock").Scan(&left))
+	must.OK(t, all.QueryRow("SELECT SUM(qty) FROM storefront_orders").Scan(&sold))
 	if left != places*pieces-sold {
 		t.Errorf("of %d pieces, %d are sold and %d are left", places*pieces, sold, left)
 	}
-	all := streaming(t, c)
-	checkOutbox(t, all, testdb.Column(t, all, "SELECT id FROM storefront_orders"))
+	orders := testdb.Column(t, all, "SELECT id FROM storefront_orders")
+	events := testdb.Column(t, all, "SELECT order_id FROM outbox")
+	slices.Sort(orders)
+	slices.Sort(events)
+	if diff := cmp.Diff(orders, events); diff != "" {
+		t.Errorf("events of the orders (-want +got):\n%s", diff)
+	}
 }
 
 func startFaulty(t *testing.T) *cluster.Cluster {
 	t.Helper()
-	c := cluster.Start(t, cluster.Options{
-		Shards: ranges[2], Tablets: 3, Gates: 2, VTOrc: true, Networks: true})
-	c.ApplyVSchema(t, vschema)
+	c := cluster.Start(t, cluster.Options{Shards: ranges[2], Tablets: 3, VTOrc: true})
+	c.ApplyVSchema(t, vschema, "stock", "outbox")
 	return c
 }
 
 // faults are what fails and comes back in a cluster.
 func faults(t *testing.T, f *faulttest.Test, c *cluster.Cluster) []step {
 	var p *cluster.Tablet
-	primary := func(shard string) func() {
-		return func() {
-			c.WaitUntilReplicating(t)
-			p = c.Primary(t, shard)
-		}
-	}
+	primary := func(shard string) func() { return func() { p = c.Primary(t, shard) } }
 	return []step{
 		{"planned reparents", func() {
 			c.PlannedReparent(t, "-80")
@@ -119,21 +136,32 @@ func faults(t *testing.T, f *faulttest.Test, c *cluster.Cluster) []step {
 		{"primary killed", func() { p.Kill(t) }},
 		{"rebuilt", func() { p.Rebuild(t) }},
 		{do: primary("-80")},
-		{"primary frozen", func() { p.Freeze(t) }},
-		{"primary thawed", func() { p.Thaw(t) }},
+		{"primary frozen", func() {
+			p.MySQL.Freeze(t)
+			p.Server.Freeze(t)
+		}},
+		{"primary thawed", func() {
+			p.MySQL.Thaw(t)
+			p.Server.Thaw(t)
+		}},
 		{"killed as well", func() { p.Kill(t) }},
 		{"rebuilt", func() { p.Rebuild(t) }},
 		{do: primary("80-")},
-		{"primary cut off for a time", func() {
-			p.Network.Hold()
+		{"primary silent for a time", func() { // to vtgates, not to its replicas
+			p.Server.Freeze(t)
 			f.WaitUntilStuck()
-			p.Network.Heal()
+			p.Server.Thaw(t)
 		}},
 		{"vtgate killed", func() { c.Gates[0].Kill(t) }},
 		{"started", func() { c.Gates[0].Start(t) }},
 		{"vtgate killed", func() { c.Gates[1].Kill(t) }},
 		{"started", func() { c.Gates[1].Start(t) }},
-		{"etcd killed", func() { c.Etcd.Kill(t) }},
+		{"etcd killed", func() {
+			c.Etcd.Kill(t)
+			if len(f.Replicas) > 0 { // whose connections are all new, then
+				f.KillReplica()
+			}
+		}},
 		{"started", func() { c.Etcd.Start(t) }},
 	}
 }

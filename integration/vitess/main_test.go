@@ -26,12 +26,7 @@ func TestMain(m *testing.M) {
 const vschema = "../../sqlstore/vschema.json"
 
 // ranges are the names of the shards of a keyspace, by how many they are.
-var ranges = map[int][]string{
-	1: {"0"},
-	2: {"-80", "80-"},
-	4: {"-40", "40-80", "80-c0", "c0-"},
-	8: {"-20", "20-40", "40-60", "60-80", "80-a0", "a0-c0", "c0-e0", "e0-"},
-}
+var ranges = map[int][]string{1: {"0"}, 2: {"-80", "80-"}, 4: {"-40", "40-80", "80-c0", "c0-"}}
 
 // clusters are those that the tests of this binary share, by the number of shards.
 var clusters = make(map[int]*cluster.Cluster)
@@ -51,25 +46,18 @@ func onShards(t *testing.T, test func(t *testing.T, k keyspace)) {
 		counts = []int{1, 2, 4}
 	}
 	for _, shards := range counts {
-		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) { test(t, shared(t, shards)) })
+		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
+			c := clusters[shards]
+			if c != nil {
+				c.ShowLogs(t)
+			} else { // of one tablet each, which nobody kills
+				c = cluster.StartShared(t, cluster.Options{Shards: ranges[shards], Tablets: 1})
+				c.ApplyVSchema(t, vschema, "sold_out")
+				clusters[shards] = c
+			}
+			d := testdb.New(t, "mysql", c.Gates[0].DSN())
+			d.Clear(t)
+			test(t, keyspace{c, d, shards})
+		})
 	}
-}
-
-// shared returns the keyspace of so many shards that the tests share.
-func shared(t testing.TB, shards int) keyspace {
-	t.Helper()
-	c := clusters[shards]
-	if c == nil {
-		tablets := 1 // of each shard: nobody kills it
-		if shards == 2 {
-			tablets = long.Of(1, 3)
-		}
-		c = cluster.StartShared(t, cluster.Options{Shards: ranges[shards], Tablets: tablets, Gates: 2})
-		c.ApplyVSchema(t, vschema)
-		clusters[shards] = c
-	}
-	c.ShowLogs(t)
-	d := testdb.New(t, "mysql", c.Gates[0].DSN())
-	d.Clear(t)
-	return keyspace{c, d, shards}
 }

@@ -18,7 +18,7 @@ import (
 // back.
 func TestReleasesSideBySide(t *testing.T) {
 	f := faulttest.New(t)
-	c := cluster.Start(t, cluster.Options{Shards: ranges[2], Tablets: 1, Gates: 2})
+	c := cluster.Start(t, cluster.Options{Shards: ranges[2], Tablets: 1})
 	c.ApplyVSchema(t, vschema)
 	gate := testdb.Open(t, "mysql", c.Gates[0].DSN())
 	storefrontd := must.Get(process.Storefrontd())(t)

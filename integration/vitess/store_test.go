@@ -3,14 +3,12 @@ package vitess
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"testing"
 	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/testdb"
-	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 	"example.com/storefront/storetest"
 )
@@ -31,7 +29,7 @@ func TestStore(t *testing.T) {
 					d.Pool = k.Pool // with which the suite may change what is in all shards
 					storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
 						opts := &sqlstore.Options{Accept: unlessSoldOut}
-						return refusingStore{testdb.NewSuiteStore(t, d, opts, contents), k, t}
+						return refusingStore{testdb.NewSuiteStore(t, d, opts, contents), k}
 					})
 				})
 			})
@@ -39,33 +37,48 @@ func TestStore(t *testing.T) {
 	})
 }
 
+// TestAcceptStaysInItsShard has Accept write to another shard than that of the order: neither is there.
+func TestAcceptStaysInItsShard(t *testing.T) {
+	onShards(t, func(t *testing.T, k keyspace) {
+		k.makeSoldOut(t)
+		accept := func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, _ storefront.Order) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO sold_out (place, item) VALUES (?, 'elsewhere')",
+				[]byte{sqlstore.Place(key)[0] ^ 0x80})
+			return err
+		}
+		d := testdb.Open(t, "mysql", k.Gates[0].DSN()+single)
+		store := d.OpenWith(t, &sqlstore.Options{Accept: accept, Timeout: time.Second})
+		for _, key := range []string{"a", "b", "c"} {
+			if o, err := testdb.Create(t.Context(), store, key, "kettle"); err == nil && k.shards > 1 {
+				t.Errorf("with Accept in two shards, the order %v was created", o)
+			}
+		}
+		orders := len(testdb.StoredOrders(t, k.Pool))
+		written := len(testdb.Column(t, k.Pool, "SELECT item FROM sold_out WHERE item = 'elsewhere'"))
+		if orders+written > 0 && k.shards > 1 {
+			t.Errorf("there are %d orders, and %d rows that Accept has written", orders, written)
+		}
+	})
+}
+
 // single is for data source names of stores with Accept: a transaction must stay in one shard.
 const single = "&transaction_mode=%27SINGLE%27"
-
-// placed says of a table that its column place chooses the shard.
-const placed = `{"column_vindexes": [{"column": "place", "name": "binary"}]}`
 
 // makeSoldOut makes a table of items that are sold out. As Accept must find them in the shard of the order,
 // each has a row for each of 16 places, which are in any of up to 16 shards.
 func (k keyspace) makeSoldOut(t *testing.T) {
 	t.Helper()
-	k.AddTables(t, map[string]string{"sold_out": placed})
 	k.Exec(t, "CREATE TABLE IF NOT EXISTS sold_out (place BINARY(1) NOT NULL, item VARCHAR(255) NOT NULL, "+
 		"PRIMARY KEY (place, item))")
-}
-
-// shelf returns the place, of 16, that is in the same shard as the order of a key.
-func shelf(key storefront.IdempotencyKey) []byte {
-	place := sqlstore.Place(key)
-	return []byte{place[0] & 0xf0}
 }
 
 // unlessSoldOut is an Accept.
 func unlessSoldOut(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey,
 	order storefront.Order) error {
 	var gone int
+	place := sqlstore.Place(key)
 	err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sold_out WHERE place = ? AND item = ?",
-		shelf(key), order.Item).Scan(&gone)
+		[]byte{place[0] & 0xf0}, order.Item).Scan(&gone)
 	if err == nil && gone > 0 {
 		return new(testdb.SoldOut)
 	}
@@ -76,7 +89,6 @@ func unlessSoldOut(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKe
 type refusingStore struct {
 	*testdb.SuiteStore
 	k keyspace
-	t *testing.T
 }
 
 var _ storetest.Refuser = refusingStore{}
@@ -96,15 +108,7 @@ func (s refusingStore) Restock(ctx context.Context, item string) error {
 	return err
 }
 
-// Advance is that of SuiteStore, but that the keys may be in all shards.
-func (s refusingStore) Advance(d time.Duration) {
-	s.t.Helper()
-	s.k.Exec(s.t, fmt.Sprintf("UPDATE storefront_orders SET keyed_ms = keyed_ms - %d", d.Milliseconds()))
-	s.k.Exec(s.t, testdb.ForgetPlace)
-	must.Get(s.ForgetKeys(s.t.Context(), time.Now().Add(-storefront.KeyLifetime)))(s.t)
-}
-
 func (s refusingStore) Reopen(t *testing.T) storefront.Store {
 	t.Helper()
-	return refusingStore{s.Reopened(t), s.k, t}
+	return refusingStore{s.Reopened(t), s.k}
 }

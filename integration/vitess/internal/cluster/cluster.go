@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,7 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/storefront/integration/internal/netfault"
+	"github.com/go-sql-driver/mysql"
+
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
@@ -32,9 +35,7 @@ type Options struct {
 	// until another has what it commits.
 	Tablets int
 
-	Gates    int  // how many vtgates; 0 is one
-	VTOrc    bool // whether VTOrc makes another tablet the primary when that has gone
-	Networks bool // whether each tablet has a Network; not for StartShared
+	VTOrc bool // whether VTOrc makes another tablet the primary when that has gone
 }
 
 // A Cluster is a cluster of Vitess.
@@ -43,34 +44,26 @@ type Cluster struct {
 	opts    Options
 	dir     string
 	topo    []string
-	vtctl   string   // the address of vtctld
+	vtctl   string // the address of vtctld
+	all     []*Program
 	Etcd    *Program // the topology
-	Vtctld  *Program
-	VTOrc   *Program // nil without it
-	Gates   []*Gate
-	Tablets []*Tablet
-	lastUID int
-	serving []string // the shards that have the orders
-
-	unmanaged []*Program // the vttablets of AddUnsharded
+	vtctld  *Program
+	Gates   []*Gate // two
+	tablets []*Tablet
 }
 
 // A Gate is a vtgate.
 type Gate struct {
 	*Program
-	port, web int
+	port int
 }
 
 // A Tablet is a vttablet and its mysqld.
 type Tablet struct {
 	cluster       *Cluster
-	Alias, Shard  string
+	alias, shard  string
 	uid           int
 	MySQL, Server *Program // mysqld and vttablet
-
-	// Network is what vtgates, vtctld and VTOrc reach the vttablet through, or nil. The mysqlds of a shard
-	// reach each other without it.
-	Network *netfault.Proxy
 }
 
 // Start starts a cluster for the time of a test.
@@ -78,29 +71,23 @@ func Start(t testing.TB, opts Options) *Cluster {
 	t.Helper()
 	c := StartShared(t, opts)
 	t.Cleanup(func() {
-		for _, p := range c.programs() {
+		for _, p := range c.all {
 			if p.Process != nil {
 				p.Process.KillAll()
 			}
 		}
 		os.RemoveAll(c.dir)
 	})
-	c.ShowLogs(t)
 	return c
 }
 
-// StartShared starts a cluster for the time of this test binary. Each test that uses it calls ShowLogs.
+// StartShared starts a cluster for the time of this test binary. Each other test that uses it calls ShowLogs.
 func StartShared(t testing.TB, opts Options) *Cluster {
 	t.Helper()
 	in := must.Get(install())(t)
 	clusters++
 	c := &Cluster{in: in, opts: opts, dir: must.Get(in.Folder(fmt.Sprint("cluster", clusters)))(t)}
-	up := false
-	defer func() {
-		if !up {
-			c.logTails(t)
-		}
-	}()
+	c.ShowLogs(t)
 	c.startTopology(t)
 	policy := "semi_sync"
 	if opts.Tablets < 3 {
@@ -108,20 +95,24 @@ func StartShared(t testing.TB, opts Options) *Cluster {
 	}
 	c.Vtctl(t, "CreateKeyspace", "--durability-policy="+policy, Keyspace)
 	c.AddShards(t, opts.Shards...)
-	c.serving = opts.Shards
-	for range max(1, opts.Gates) {
+	for range 2 {
 		c.addGate(t)
 	}
 	for _, g := range c.Gates {
-		c.WaitUntilServing(t, g)
+		g.await(t)
+		process.WaitFor(t, g.name+" serves", patience, g.Process, func() error {
+			primaries, err := g.primaries()
+			if err == nil && len(primaries) < len(opts.Shards) {
+				err = fmt.Errorf("it knows of the primaries %v", primaries)
+			}
+			return err
+		})
 	}
 	if opts.VTOrc {
 		port := process.FreePort()
-		c.VTOrc = c.program("vtorc", port, append(c.web(port), "--cell", cell, "--instance-poll-time", "1s",
-			"--recovery-poll-duration", "1s", "--topo-information-refresh-duration", "2s")...)
-		c.VTOrc.Start(t)
+		c.program("vtorc", port, append(c.web(port), "--cell", cell, "--instance-poll-time", "1s",
+			"--recovery-poll-duration", "1s", "--topo-information-refresh-duration", "2s")...).Start(t)
 	}
-	up = true
 	return c
 }
 
@@ -142,9 +133,9 @@ func (c *Cluster) startTopology(t testing.TB) {
 
 	port, web := process.FreePort(), process.FreePort()
 	c.vtctl = fmt.Sprint("127.0.0.1:", port)
-	c.Vtctld = c.program("vtctld", web, append(c.web(web), "--service-map", "grpc-vtctl,grpc-vtctld",
+	c.vtctld = c.program("vtctld", web, append(c.web(web), "--service-map", "grpc-vtctl,grpc-vtctld",
 		"--grpc-bind-address", "127.0.0.1", "--grpc-port", strconv.Itoa(port))...)
-	c.Vtctld.Start(t)
+	c.vtctld.Start(t)
 	c.Vtctl(t, "AddCellInfo", "--root", "/vitess/"+cell, "--server-address",
 		strings.TrimPrefix(address, "http://"), cell)
 }
@@ -155,10 +146,9 @@ func (c *Cluster) program(name string, web int, args ...string) *Program {
 	p := &Program{in: c.in, name: name, env: append(c.in.env, "VTDATAROOT="+c.dir),
 		command: append([]string{filepath.Join(c.in.bin, binary)}, args...),
 		log:     filepath.Join(c.in.logs, filepath.Base(c.dir)+" "+name+".log"),
+		health:  fmt.Sprintf("http://127.0.0.1:%d/debug/vars", web),
 	}
-	if web != 0 {
-		p.health = fmt.Sprintf("http://127.0.0.1:%d/debug/vars", web)
-	}
+	c.all = append(c.all, p)
 	return p
 }
 
@@ -170,24 +160,28 @@ func (c *Cluster) web(port int) []string {
 
 // Workflow runs a command of a workflow of a kind, Reshard or MoveTables, such as create or switchtraffic,
 // once it may succeed: what is copied may not be there yet, or not follow closely enough.
-func (c *Cluster) Workflow(t testing.TB, kind, name, command string, args ...string) (out string) {
+func (c *Cluster) Workflow(t testing.TB, kind, name, command string, args ...string) {
 	t.Helper()
 	args = append([]string{kind, "--workflow", name, "--target-keyspace", Keyspace, command}, args...)
-	process.WaitFor(t, fmt.Sprintf("%q succeeds", args), patience, c.Vtctld.Process, func() (err error) {
-		out, err = c.TryVtctl(args...)
+	c.until(t, strings.Join(args, " ")+" succeeds", func() error {
+		_, err := c.tryVtctl(args...)
 		return err
 	})
-	return out
+}
+
+// until waits until f returns nil, as a command of vtctld.
+func (c *Cluster) until(t testing.TB, what string, f func() error) {
+	t.Helper()
+	process.WaitFor(t, what, patience, c.vtctld.Process, f)
 }
 
 // Vtctl runs a command of vtctldclient and returns what it prints.
 func (c *Cluster) Vtctl(t testing.TB, args ...string) string {
 	t.Helper()
-	return must.Get(c.TryVtctl(args...))(t)
+	return must.Get(c.tryVtctl(args...))(t)
 }
 
-// TryVtctl is Vtctl for a command that may fail.
-func (c *Cluster) TryVtctl(args ...string) (string, error) {
+func (c *Cluster) tryVtctl(args ...string) (string, error) {
 	cmd := c.in.Command(filepath.Join(c.in.bin, "vtctldclient"),
 		append([]string{"--server", c.vtctl, "--action-timeout", "5m"}, args...)...)
 	var out, log strings.Builder
@@ -204,38 +198,47 @@ func (c *Cluster) AddShards(t testing.TB, shards ...string) {
 	var added []*Tablet
 	for _, shard := range shards {
 		for range c.opts.Tablets {
-			added = append(added, c.addTablet(t, shard))
+			a := c.newTablet(shard)
+			a.Server = c.vttablet(a, Keyspace)
+			a.MySQL = c.program(fmt.Sprint("mysqld of ", a.uid), 0)
+			a.MySQL.command = []string{filepath.Join(c.in.mysql, "sbin/mysqld"),
+				"--defaults-file=" + filepath.Join(tabletDir(c.dir, a.uid), "my.cnf"),
+				"--log-error-verbosity=2", "--log-error="} // to standard error
+			a.launch(t)
+			added = append(added, a)
 		}
-	}
-	for _, a := range added {
-		a.MySQL.launch(t)
 	}
 	for _, a := range added {
 		a.await(t)
 	}
 	for i := 0; i < len(added); i += c.opts.Tablets {
-		c.Vtctl(t, "PlannedReparentShard", "--new-primary", added[i].Alias, Keyspace+"/"+added[i].Shard)
+		c.Vtctl(t, "PlannedReparentShard", "--new-primary", added[i].alias, Keyspace+"/"+added[i].shard)
 	}
 }
 
-// addTablet makes a tablet that is down.
-func (c *Cluster) addTablet(t testing.TB, shard string) *Tablet {
-	t.Helper()
-	c.lastUID++
-	uid := 100 + c.lastUID
-	a := &Tablet{cluster: c, Alias: fmt.Sprintf("%s-%010d", cell, uid), Shard: shard, uid: uid}
-	a.makeData(t)
-	a.MySQL = c.program(fmt.Sprint("mysqld of ", uid), 0)
-	a.MySQL.command = []string{filepath.Join(c.in.mysql, "sbin/mysqld"),
-		"--defaults-file=" + filepath.Join(tabletDir(c.dir, uid), "my.cnf"),
-		"--log-error-verbosity=2", "--log-error="} // to standard error
-	a.Server = c.vttablet(t, a, Keyspace)
-	c.Tablets = append(c.Tablets, a)
+func (c *Cluster) newTablet(shard string) *Tablet {
+	uid := 101 + len(c.tablets)
+	a := &Tablet{cluster: c, alias: fmt.Sprintf("%s-%010d", cell, uid), shard: shard, uid: uid}
+	c.tablets = append(c.tablets, a)
 	return a
 }
 
-// makeData makes the data folder of the tablet's mysqld as mysqlctl init does, of a copy.
-func (a *Tablet) makeData(t testing.TB) {
+// vttablet returns a vttablet that is down.
+func (c *Cluster) vttablet(a *Tablet, keyspace string, more ...string) *Program {
+	grpc, web := process.FreePort(), process.FreePort()
+	return c.program(fmt.Sprint("vttablet ", a.uid), web, append(append(c.web(web),
+		"--tablet-path", a.alias, "--tablet-hostname", "127.0.0.1",
+		"--init-keyspace", keyspace, "--init-shard", a.shard, "--init-tablet-type", "replica",
+		"--grpc-bind-address", "127.0.0.1", "--grpc-port", strconv.Itoa(grpc),
+		"--service-map", "grpc-queryservice,grpc-tabletmanager,grpc-updatestream",
+		"--health-check-interval", "1s", "--replication-connect-retry", "1s",
+		"--shard-sync-retry-delay", "1s",
+		// When a shard gives its rows to others, vtgate leaves transactions behind, with their locks.
+		"--queryserver-config-transaction-timeout", "12s"), more...)...)
+}
+
+// launch starts a mysqld with data as mysqlctl init makes them, of a copy.
+func (a *Tablet) launch(t testing.TB) {
 	t.Helper()
 	in, dir := a.cluster.in, tabletDir(a.cluster.dir, a.uid)
 	must.OK(t, os.RemoveAll(dir))
@@ -243,6 +246,7 @@ func (a *Tablet) makeData(t testing.TB) {
 	for _, folder := range []string{"data", "innodb"} {
 		must.OK(t, in.Command("cp", "-R", filepath.Join(in.template, folder), dir).Run())
 	}
+	a.MySQL.launch(t)
 }
 
 func (a *Tablet) await(t testing.TB) {
@@ -253,27 +257,49 @@ func (a *Tablet) await(t testing.TB) {
 		return err
 	})
 	a.Server.Start(t) // it gives up if mysqld is not there
-	process.WaitFor(t, a.Alias+" is up", patience, a.Server.Process, func() error {
-		_, err := a.cluster.TryVtctl("PingTablet", a.Alias)
+	a.cluster.until(t, a.alias+" is up", func() error {
+		_, err := a.cluster.tryVtctl("PingTablet", a.alias)
 		return err
 	})
 }
 
-// EndShards ends the tablets of shards that have given all orders to others, and waits until all vtgates
-// find the others.
-func (c *Cluster) EndShards(t testing.TB, serving []string) {
+// AddUnsharded makes a keyspace of a database as it is, by a vttablet that leaves its server alone. The user
+// may do everything, and has a password.
+func (c *Cluster) AddUnsharded(t testing.TB, keyspace string, database mysql.Config) {
 	t.Helper()
-	c.serving = serving
-	c.Tablets = slices.DeleteFunc(c.Tablets, func(a *Tablet) bool {
-		ends := !slices.Contains(serving, a.Shard)
-		if ends {
-			a.Kill(t)
-		}
-		return ends
-	})
-	for _, g := range c.Gates {
-		c.WaitUntilServing(t, g)
+	c.Vtctl(t, "CreateKeyspace", keyspace)
+	host, port, err := net.SplitHostPort(database.Addr)
+	must.OK(t, err)
+	flags := []string{"--unmanaged", "--init-db-name-override", database.DBName, "--db-host", host,
+		"--db-port", port}
+	for _, purpose := range []string{"app", "appdebug", "allprivs", "dba", "filtered", "repl"} {
+		flags = append(flags, "--db-"+purpose+"-user", database.User,
+			"--db-"+purpose+"-password", database.Passwd)
 	}
+	a := c.newTablet("0")
+	a.Server = c.vttablet(a, keyspace, flags...)
+	a.Server.Start(t)
+	c.until(t, a.alias+" is the primary of "+keyspace, func() error {
+		_, err := c.tryVtctl("TabletExternallyReparented", a.alias)
+		if err == nil { // and whether a workflow can be created
+			_, err = c.tryVtctl("GetWorkflows", keyspace)
+		}
+		return err
+	})
+}
+
+// WaitUntilCopied waits until a workflow of MoveTables has copied what there was, and made the indexes.
+func (c *Cluster) WaitUntilCopied(t testing.TB, workflow string) {
+	t.Helper()
+	c.until(t, workflow+" has copied", func() error {
+		out, err := c.tryVtctl("MoveTables", "--workflow", workflow, "--target-keyspace", Keyspace, "show")
+		const state = `"state": "`
+		if n := strings.Count(out, state); err == nil &&
+			(n != len(c.opts.Shards) || n != strings.Count(out, state+"Running")) {
+			err = errors.New(out)
+		}
+		return err
+	})
 }
 
 // Kill kills the tablet's mysqld and vttablet, as if the machine had taken them away.
@@ -283,37 +309,21 @@ func (a *Tablet) Kill(t testing.TB) {
 	a.Server.Kill(t)
 }
 
-// Freeze stops both until Thaw. They keep their connections.
-func (a *Tablet) Freeze(t testing.TB) {
-	t.Helper()
-	a.MySQL.Freeze(t)
-	a.Server.Freeze(t)
-}
-
-// Thaw lets both go on.
-func (a *Tablet) Thaw(t testing.TB) {
-	t.Helper()
-	a.MySQL.Thaw(t)
-	a.Server.Thaw(t)
-}
-
 // Rebuild starts a tablet that is down from nothing, as it may have what no other has: it gets
 // everything from the primary.
 func (a *Tablet) Rebuild(t testing.TB) {
 	t.Helper()
-	a.makeData(t)
-	a.MySQL.launch(t)
+	a.launch(t)
 	a.await(t)
 }
 
 // addGate starts one more vtgate.
 func (c *Cluster) addGate(t testing.TB) {
 	t.Helper()
-	port, web := process.FreePort(), process.FreePort()
-	g := &Gate{port: port, web: web}
+	g, web := &Gate{port: process.FreePort()}, process.FreePort()
 	g.Program = c.program(fmt.Sprint("vtgate ", len(c.Gates)), web, append(c.web(web),
 		"--cell", cell, "--cells-to-watch", cell, "--tablet-types-to-wait", "PRIMARY",
-		"--mysql-server-bind-address", "127.0.0.1", "--mysql-server-port", strconv.Itoa(port),
+		"--mysql-server-bind-address", "127.0.0.1", "--mysql-server-port", strconv.Itoa(g.port),
 		"--mysql-auth-server-impl", "none", "--vschema-ddl-authorized-users", "%",
 		"--tablet-refresh-interval", "1s", "--healthcheck-timeout", "10s",
 		"--enable-buffer", "--buffer-min-time-between-failovers", "2s")...)
@@ -325,190 +335,111 @@ func (c *Cluster) addGate(t testing.TB) {
 func (g *Gate) Addr() string { return fmt.Sprint("127.0.0.1:", g.port) }
 
 // DSN returns the data source name of the keyspace.
-func (g *Gate) DSN() string {
-	return "root@tcp(" + g.Addr() + ")/" + Keyspace + "?timeout=2s&interpolateParams=true"
+func (g *Gate) DSN() string { return g.dsn(Keyspace) }
+
+func (g *Gate) dsn(keyspace string) string {
+	return "root@tcp(" + g.Addr() + ")/" + keyspace + "?timeout=2s&interpolateParams=true"
 }
 
 // URL returns the URL of the keyspace, for the commands of this repository, by way of all vtgates.
 func (c *Cluster) URL() string {
-	var hosts []string
-	for _, g := range c.Gates {
-		hosts = append(hosts, g.Addr())
+	return "mysql://root@" + c.Gates[0].Addr() + "," + c.Gates[1].Addr() + "/" + Keyspace
+}
+
+// query returns the rows of a statement about a keyspace or, as shop:-80, a shard.
+func (g *Gate) query(keyspace, statement string) (all [][]string, err error) {
+	db, err := sql.Open("mysql", g.dsn(keyspace))
+	if err != nil {
+		return nil, err
 	}
-	return "mysql://root@" + strings.Join(hosts, ",") + "/" + Keyspace
-}
-
-// WaitUntilServing waits until the vtgate finds the primary of each shard.
-func (c *Cluster) WaitUntilServing(t testing.TB, g *Gate) {
-	t.Helper()
-	g.await(t)
-	db := must.Get(sql.Open("mysql", g.DSN()))(t)
 	defer db.Close()
-	process.WaitFor(t, g.name+" serves", patience, g.Process, func() error {
-		known, err := g.primaries(db)
-		for _, shard := range c.serving {
-			if err == nil && known[shard] == "" {
-				err = fmt.Errorf("it knows of the primaries %v", known)
-			}
-		}
-		return err
-	})
-}
-
-// primaries returns the aliases of the primaries that the vtgate knows of, by their shards.
-func (g *Gate) primaries(db *sql.DB) (map[string]string, error) {
-	rows, err := db.Query("SHOW vitess_tablets")
+	rows, err := db.Query(statement)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	known := make(map[string]string)
-	for rows.Next() {
-		var in, keyspace, shard, kind, state, alias, host, since string
-		if err := rows.Scan(&in, &keyspace, &shard, &kind, &state, &alias, &host, &since); err != nil {
-			return nil, err
+	columns, err := rows.Columns()
+	for err == nil && rows.Next() {
+		row, dest := make([]string, len(columns)), make([]any, len(columns))
+		for i := range row {
+			dest[i] = &row[i]
 		}
-		if keyspace == Keyspace && kind == "PRIMARY" && state == "SERVING" {
-			known[shard] = alias
-		}
+		err = rows.Scan(dest...)
+		all = append(all, row)
 	}
-	return known, rows.Err()
+	return all, errors.Join(err, rows.Err())
 }
 
-// Primary returns the tablet that is the primary of a shard, as the topology has it.
-func (c *Cluster) Primary(t testing.TB, shard string) *Tablet {
-	t.Helper()
-	var record struct {
-		Shard struct {
-			PrimaryAlias struct{ UID int } `json:"primary_alias"`
+// primaries returns the aliases of the primaries that the vtgate knows of, by their shards.
+func (g *Gate) primaries() (aliases map[string]string, err error) {
+	rows, err := g.query(Keyspace, "SHOW VITESS_TABLETS")
+	aliases = make(map[string]string)
+	for _, row := range rows { // of cell, keyspace, shard, type, state and alias
+		if row[1] == Keyspace && row[3] == "PRIMARY" && row[4] == "SERVING" {
+			aliases[row[2]] = row[5]
 		}
 	}
-	must.OK(t, json.Unmarshal([]byte(c.Vtctl(t, "GetShard", Keyspace+"/"+shard)), &record))
-	for _, a := range c.Tablets {
-		if a.uid == record.Shard.PrimaryAlias.UID {
-			return a
-		}
-	}
-	t.Fatalf("shard %s has the primary %d", shard, record.Shard.PrimaryAlias.UID)
-	return nil
+	return aliases, err
 }
 
-// WaitUntilReplicating waits until each primary has all the other tablets of its shard behind it, with
-// what it has committed.
-func (c *Cluster) WaitUntilReplicating(t testing.TB) {
+// Primary returns the tablet that is the primary of a shard, once each primary has all the other tablets of
+// its shard behind it.
+func (c *Cluster) Primary(t testing.TB, shard string) (primary *Tablet) {
 	t.Helper()
-	primaries := make(map[*Tablet]bool)
-	for _, shard := range c.serving {
-		primaries[c.Primary(t, shard)] = true
-	}
-	for _, a := range c.Tablets {
-		if primaries[a] {
-			continue
-		}
-		process.WaitFor(t, a.Alias+" replicates", patience, a.Server.Process, func() error {
-			out, err := c.TryVtctl("GetFullStatus", a.Alias)
+	c.until(t, "all tablets replicate", func() error {
+		for _, shard := range c.opts.Shards {
+			const name = "Rpl_semi_sync_source_clients"
+			rows, err := c.Gates[0].query(Keyspace+":"+shard, "SHOW GLOBAL STATUS LIKE '"+name+"'")
+			if err == nil && (len(rows) != 1 || rows[0][1] != strconv.Itoa(c.opts.Tablets-1)) {
+				err = fmt.Errorf("shard %s has %q", shard, rows)
+			}
 			if err != nil {
 				return err
 			}
-			const running = 3
-			var status struct {
-				Replication struct {
-					IO  int `json:"io_state"`
-					SQL int `json:"sql_state"`
-					Lag int `json:"replication_lag_seconds"`
-				} `json:"replication_status"`
-				SemiSync bool `json:"semi_sync_replica_status"`
-			}
-			if err := json.Unmarshal([]byte(out), &status); err != nil {
-				return err
-			}
-			r := status.Replication
-			if r.IO != running || r.SQL != running || r.Lag > 1 || !status.SemiSync {
-				return fmt.Errorf("it does not yet: %s", out)
-			}
+		}
+		primaries, err := c.Gates[0].primaries()
+		if i := slices.IndexFunc(c.tablets, func(a *Tablet) bool { return a.alias == primaries[shard] }); i >= 0 {
+			primary = c.tablets[i]
 			return nil
-		})
-	}
+		}
+		return fmt.Errorf("the primaries are %v, %v", primaries, err)
+	})
+	return primary
 }
 
 // PlannedReparent makes another tablet the primary of a shard.
 func (c *Cluster) PlannedReparent(t testing.TB, shard string) {
 	t.Helper()
-	c.Vtctl(t, "PlannedReparentShard", "--avoid-primary", c.Primary(t, shard).Alias, Keyspace+"/"+shard)
+	c.Vtctl(t, "PlannedReparentShard", "--avoid-primary", c.Primary(t, shard).alias, Keyspace+"/"+shard)
 }
 
-// A VSchema says where the rows of each table are.
-type VSchema struct {
-	Sharded  bool           `json:"sharded"`
-	Vindexes map[string]any `json:"vindexes,omitempty"`
-	Tables   map[string]any `json:"tables,omitempty"`
-}
-
-// ApplyVSchema has the keyspace's VSchema be what a file says, and waits until all vtgates go by it.
-func (c *Cluster) ApplyVSchema(t testing.TB, file string) {
+// ApplyVSchema has the keyspace's VSchema be what a file says, with more tables that have a column place, and
+// waits until all vtgates go by it. It returns the names of all tables.
+func (c *Cluster) ApplyVSchema(t testing.TB, file string, more ...string) (tables []string) {
 	t.Helper()
-	var v VSchema
+	var v map[string]any
 	must.OK(t, json.Unmarshal(must.Get(os.ReadFile(file))(t), &v))
-	c.apply(t, v)
-}
-
-// AddTables adds tables to the keyspace's VSchema, each with the JSON that says where its rows are.
-func (c *Cluster) AddTables(t testing.TB, tables map[string]string) {
-	t.Helper()
-	var v VSchema
-	must.OK(t, json.Unmarshal([]byte(c.Vtctl(t, "GetVSchema", Keyspace)), &v))
-	if v.Tables == nil {
-		v.Tables = make(map[string]any)
+	all := v["tables"].(map[string]any)
+	for _, name := range more {
+		all[name] = all["storefront_orders"]
 	}
-	for name, text := range tables {
-		v.Tables[name] = json.RawMessage(text)
-	}
-	c.apply(t, v)
-}
-
-func (c *Cluster) apply(t testing.TB, v VSchema) {
-	t.Helper()
 	c.Vtctl(t, "ApplyVSchema", "--vschema", string(must.Get(json.Marshal(v))(t)), Keyspace)
-	c.waitUntilKnown(t, v)
-}
-
-// waitUntilKnown waits until all vtgates know the tables of a VSchema.
-func (c *Cluster) waitUntilKnown(t testing.TB, v VSchema) {
-	t.Helper()
 	for _, g := range c.Gates {
 		process.WaitFor(t, g.name+" knows the VSchema", patience, g.Process, func() error {
-			db, err := sql.Open("mysql", g.DSN())
-			if err != nil {
-				return err
+			known, err := g.query(Keyspace, "SHOW VSCHEMA TABLES")
+			if err == nil && len(known) < len(all) {
+				err = fmt.Errorf("it knows %v", known)
 			}
-			defer db.Close()
-			rows, err := db.Query("SHOW VSCHEMA TABLES")
-			if err != nil {
-				return err
-			}
-			defer rows.Close()
-			known := make(map[string]bool)
-			for rows.Next() {
-				var name string
-				if err := rows.Scan(&name); err != nil {
-					return err
-				}
-				known[name] = true
-			}
-			for name := range v.Tables {
-				if !known[name] {
-					return fmt.Errorf("it does not know %s", name)
-				}
-			}
-			return rows.Err()
+			return err
 		})
 	}
+	return slices.Sorted(maps.Keys(all))
 }
 
-// Calls returns how often the vtgate has called the tablets of shards, by "operation.shard".
+// Calls returns how often the vtgate has called the tablets of each shard.
 func (g *Gate) Calls(t testing.TB) map[string]int {
 	t.Helper()
-	w := must.Get(http.Get(fmt.Sprintf("http://127.0.0.1:%d/debug/vars", g.web)))(t)
+	w := must.Get(http.Get(g.health))(t)
 	defer w.Body.Close()
 	var vars struct {
 		VttabletCall struct {
@@ -518,48 +449,20 @@ func (g *Gate) Calls(t testing.TB) map[string]int {
 	must.OK(t, json.NewDecoder(w.Body).Decode(&vars))
 	calls := make(map[string]int)
 	for name, h := range vars.VttabletCall.Histograms {
-		parts := strings.Split(name, ".") // Execute.shop.-80.primary
-		if len(parts) != 4 {
-			t.Fatal(errors.New("a counter is named " + name))
-		}
-		if parts[1] == Keyspace {
-			calls[parts[0]+" "+parts[2]] += h.Count
+		if parts := strings.Split(name, "."); len(parts) == 4 && parts[1] == Keyspace { // Execute.shop.-80.primary
+			calls[parts[2]] += h.Count
 		}
 	}
 	return calls
 }
 
-// programs returns all programs of the cluster.
-func (c *Cluster) programs() (all []*Program) {
-	for _, g := range c.Gates {
-		all = append(all, g.Program)
-	}
-	for _, p := range []*Program{c.VTOrc, c.Vtctld} {
-		if p != nil {
-			all = append(all, p)
-		}
-	}
-	for _, a := range c.Tablets {
-		all = append(all, a.Server, a.MySQL)
-	}
-	all = append(all, c.unmanaged...)
-	if c.Etcd != nil {
-		all = append(all, c.Etcd)
-	}
-	return all
-}
-
 // ShowLogs has the ends of all logs be shown if the test fails.
 func (c *Cluster) ShowLogs(t testing.TB) {
 	t.Cleanup(func() {
-		if t.Failed() {
-			c.logTails(t)
+		for _, p := range c.all {
+			if t.Failed() {
+				t.Logf("%s: %s", p.name, process.LogTail(p.log))
+			}
 		}
 	})
-}
-
-func (c *Cluster) logTails(t testing.TB) {
-	for _, p := range c.programs() {
-		t.Logf("%s: %s", p.name, process.LogTail(p.log))
-	}
 }

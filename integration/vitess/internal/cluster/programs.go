@@ -4,15 +4,14 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -37,14 +36,9 @@ var install = sync.OnceValues(func() (*programs, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := func(variable, otherwise string) string {
-		if folder := os.Getenv(variable); folder != "" {
-			return folder
-		}
-		return filepath.Join(cache, "storefront", otherwise)
-	}
-	vitess := name("STOREFRONT_VITESS", "vitess-v0.24.4-etcd-v3.6.5")
-	mysql := name("STOREFRONT_MYSQL", "mysql")
+	cache = filepath.Join(cache, "storefront")
+	vitess := cmp.Or(os.Getenv("STOREFRONT_VITESS"), filepath.Join(cache, "vitess-v0.24.4-etcd-v3.6.5"))
+	mysql := cmp.Or(os.Getenv("STOREFRONT_MYSQL"), filepath.Join(cache, "mysql"))
 	for _, program := range []string{vitess + "/bin/vtgate", mysql + "/usr/sbin/mysqld"} {
 		if _, err := os.Stat(program); err != nil {
 			return nil, fmt.Errorf("integration/vitess/fetch builds Vitess, and has not yet: %w", err)
@@ -64,10 +58,9 @@ var install = sync.OnceValues(func() (*programs, error) {
 	if os.Getuid() == 0 { // as the other user cannot reach the cache of root
 		for to, from := range map[string]*string{"programs": &vitess, "mysql": &mysql} {
 			to = filepath.Join(dir, to)
-			if exec.Command("cp", "-al", *from, to).Run() != nil { // on another file system
-				if out, err := exec.Command("cp", "-a", *from, to).CombinedOutput(); err != nil {
-					return nil, fmt.Errorf("cp -a %s %s: %w\n%s", *from, to, err, out)
-				}
+			const script = `cp -al "$0" "$1" || { rm -rf "$1"; cp -a "$0" "$1"; }` // on another file system
+			if out, err := exec.Command("sh", "-c", script, *from, to).CombinedOutput(); err != nil {
+				return nil, fmt.Errorf("copying %s: %w\n%s", *from, err, out)
 			}
 			*from = to
 		}
@@ -88,7 +81,7 @@ var install = sync.OnceValues(func() (*programs, error) {
 // mysqlSettings are for many small servers on one machine. A collation without regard to case is
 // the harder case.
 const mysqlSettings = `
-bind-address = 127.0.0.1,127.0.0.2
+bind-address = 127.0.0.1
 innodb_buffer_pool_size = 64M
 innodb_redo_log_capacity = 32M
 innodb_lock_wait_timeout = 2
@@ -100,20 +93,28 @@ character-set-server = utf8mb4
 collation-server = utf8mb4_general_ci
 `
 
-// wrap makes the folder where mysqlctl finds a mysqld that brings its own loader and libraries.
+// wrap makes the folder where mysqlctl finds programs of MySQL, which bring their own loader and libraries.
 func (p *programs) wrap(mysql string) error {
 	loaders, err := filepath.Glob(filepath.Join(mysql, "usr/lib/*/ld-linux*.so.*"))
 	if err != nil || len(loaders) != 1 {
 		return fmt.Errorf("of the loader of MySQL, there are %q, %v", loaders, err)
 	}
-	if err := os.MkdirAll(filepath.Join(p.mysql, "sbin"), 0o755); err != nil {
-		return err
+	for program, more := range map[string]string{
+		"bin/mysqladmin": "",
+		"sbin/mysqld": fmt.Sprintf("--basedir=%s/usr --plugin-dir=%[1]s/usr/lib/mysql/plugin "+
+			"--lc-messages-dir=%[1]s/usr/share/mysql", mysql),
+	} {
+		file := filepath.Join(p.mysql, program)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		script := fmt.Sprintf("#!/bin/sh\nexec %s --library-path %s %s/usr/%s \"$@\" %s\n",
+			loaders[0], filepath.Dir(loaders[0]), mysql, program, more)
+		if err := os.WriteFile(file, []byte(script), 0o755); err != nil {
+			return err
+		}
 	}
-	script := fmt.Sprintf(`#!/bin/sh
-exec %s --library-path %s %s/usr/sbin/mysqld "$@" --basedir=%[3]s/usr \
-	--plugin-dir=%[3]s/usr/lib/mysql/plugin --lc-messages-dir=%[3]s/usr/share/mysql
-`, loaders[0], filepath.Dir(loaders[0]), mysql)
-	return os.WriteFile(filepath.Join(p.mysql, "sbin/mysqld"), []byte(script), 0o755)
+	return nil
 }
 
 const templateUID = 1
@@ -125,27 +126,13 @@ func (p *programs) makeTemplate() error {
 		return err
 	}
 	p.template = tabletDir(root, templateUID)
-	if err := p.mysqlctl(root, templateUID, process.FreePort(), "init").Run(); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(filepath.Join(p.template, "mysql.pid"))
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return err
-	}
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		return err
-	}
-	// It removes the file when it has written everything.
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if _, err = os.Stat(filepath.Join(p.template, "mysql.pid")); err != nil {
-			return os.Remove(filepath.Join(p.template, "data/auto.cnf")) // the server's identity
+	port := process.FreePort()
+	for _, command := range []string{"init", "shutdown"} {
+		if err := p.mysqlctl(root, templateUID, port, command).Run(); err != nil {
+			return err
 		}
 	}
-	return fmt.Errorf("the mysqld of the template does not end")
+	return os.Remove(filepath.Join(p.template, "data/auto.cnf")) // the server's identity
 }
 
 func tabletDir(root string, uid int) string { return filepath.Join(root, fmt.Sprintf("vt_%010d", uid)) }
@@ -186,9 +173,6 @@ func (p *Program) launch(t testing.TB) {
 // await waits until a program that was launched is up.
 func (p *Program) await(t testing.TB) {
 	t.Helper()
-	if p.health == "" {
-		return
-	}
 	process.WaitFor(t, p.name+" is up", patience, p.Process, func() error {
 		w, err := http.Get(p.health)
 		if err != nil {
