@@ -1,5 +1,5 @@
-// Package clients tests the clients in folder sdk of the repository; package judged has them meet the faults
-// of package clienttest.
+// Package clients tests the clients in folder sdk of the repository, and has them meet the faults of package
+// clienttest.
 //
 // A program in testdata/runners does with one of those clients what lines of JSON on its standard
 // input say, at the service in STOREFRONT_URL, and prints a line of what came of each:
