@@ -71,10 +71,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 type shop struct {
 	*httptest.Server
 	store *storefront.MemStore
-	// sample is what the explorer may change: store or nil.
-	sample *storefront.MemStore
-	// path is the explorer's, base what it is told of the service, and prefix where that is.
-	path, base, prefix string
+	base  string // where the explorer, at /, is told that the service is
 
 	mu       sync.Mutex
 	before   answerer
@@ -105,21 +102,19 @@ func newShop(t *testing.T) *shop {
 // newShopWith makes a shop whose service has more options.
 func newShopWith(t *testing.T, set func(*storefront.MemStore, *storefront.Options)) *shop {
 	t.Helper()
-	s := &shop{store: new(storefront.MemStore), path: "/"}
+	s := &shop{store: new(storefront.MemStore)}
 	for _, id := range []string{"ada", "barbara", "edsger", "grace", "linus"} {
 		s.store.Users.Put(storefront.MustResource(id, nil))
 		s.store.Widgets.Put(storefront.MustResource("w-"+id, map[string]any{"of": id}))
 	}
 	s.store.Products.Put(storefront.MustResource("teapot", map[string]any{
 		"name": "Teapot", "price": map[string]any{"amount": "24.50", "currency": "EUR"}}))
-	s.sample = s.store
 	opts := &storefront.Options{Logger: slog.New(slog.DiscardHandler)}
 	set(s.store, opts)
 	service := storefront.NewWithOptions(s.store, opts)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == s.path {
-			page := trypage.Handler(s.base, &trypage.Options{Sample: s.sample})
-			page.ServeHTTP(w, r)
+		if r.URL.Path == "/" {
+			trypage.Handler(s.base, &trypage.Options{Sample: s.store}).ServeHTTP(w, r)
 			return
 		}
 		body, err := io.ReadAll(r.Body)
@@ -134,7 +129,7 @@ func newShopWith(t *testing.T, set func(*storefront.MemStore, *storefront.Option
 		if before != nil && !before(w, r) {
 			return
 		}
-		http.StripPrefix(s.prefix, service).ServeHTTP(w, r)
+		http.StripPrefix(s.base, service).ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -244,7 +239,7 @@ func open(t *testing.T, s *shop, v view) *page {
 	}))
 	p.send(command(log.Enable, cdp.Empty{}), command(network.Enable, network.EnableParams{}))
 	p.look(v)
-	p.send(chromedp.Navigate(s.URL + s.path))
+	p.send(chromedp.Navigate(s.URL))
 	p.waitLoaded()
 	return p
 }

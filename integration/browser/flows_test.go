@@ -202,16 +202,6 @@ func TestPagesLeadToTheEndThoughItemsComeAndGo(t *testing.T) {
 	p.want("seen", p.texts(seen), []string{"w-ada", "w-barbara", "w-edsger", "w-grace"})
 }
 
-func TestNothingCanBeChangedUnlessTheHostLetsOne(t *testing.T) {
-	s := newShop(t)
-	s.sample = nil
-	p := open(t, s, desktop)
-	for tab, buttons := range map[string]string{"pages": "#change", "caching": "#change-product"} {
-		p.tab(tab)
-		yields(p, fmt.Sprintf(`document.querySelector(%q).checkVisibility()`, buttons), false)
-	}
-}
-
 func TestWhatAClientHasIsAskedAbout(t *testing.T) {
 	p := open(t, newShop(t), desktop)
 	p.tab("caching")
@@ -235,20 +225,6 @@ func TestWhatAClientHasIsAskedAbout(t *testing.T) {
 	p.click("#ask", 6)
 	p.said("#age-said", "From memory, ")
 	p.said("#age-said", "up to 42 were allowed. Cache-Status: storefront; hit; ttl=")
-}
-
-func TestEachWayToBreakItHasItsStatus(t *testing.T) {
-	p := open(t, newShop(t), desktop)
-	p.tab("break")
-	p.click("#break-all", 20) // and the order whose key is used again
-	p.said("#break-said", "19 of 19 had the expected status.")
-	told := strings.Join(p.texts("#breaks .chip"), " ")
-	if want := "400 ✓ 400 ✓ 400 ✓ 400 ✓ 400 ✓ 400 ✓ 422 ✓ 422 ✓ 422 ✓ 400 ✓ 400 ✓ 415 ✓ 413 ✓ 404 ✓ 404 ✓ 405 ✓ 501 ✓ 412 ✓ 504 ✓"; told != want {
-		t.Errorf("the statuses are\n%s, want\n%s", told, want)
-	}
-	answers("/v2/widgets", storefront.Problem{Status: 429}.ServeHTTP)(p.shop)
-	p.click("#break-all", 40)
-	p.said("#break-said", "17 of 19 had the expected status.")
 }
 
 func TestEveryOperationOfTheDocumentIsOffered(t *testing.T) {
@@ -335,23 +311,5 @@ func TestCredentialsAreSentAndNotShown(t *testing.T) {
 		if strings.Contains(shown, secret) {
 			t.Errorf("the page shows %s", secret)
 		}
-	}
-}
-
-func TestAnyPathAndAnyBase(t *testing.T) {
-	for _, m := range []struct{ path, base, prefix string }{
-		{"/tools/try", "../shop/", "/shop"},
-		{"/try", "/caf%C3%A9", "/café"},
-		{"//evil.example/", "/shop", "/shop"},
-	} {
-		t.Run(m.path+" "+m.base, func(t *testing.T) {
-			s := newShop(t)
-			s.path, s.base, s.prefix = m.path, m.base, m.prefix
-			p := open(t, s, desktop)
-			p.click("#order", 1)
-			p.tab("pages")
-			p.click("#first-page", 2)
-			p.statuses("200", "201")
-		})
 	}
 }

@@ -140,36 +140,6 @@ func TestJournalOfAPageLetsGo(t *testing.T) {
 	yields(p, `said.includes("load the page again")`, true)
 }
 
-// A page of an older client, which does not let go, is named to the user, and not waited for without end.
-func TestJournalOfAPageIsHeldByAnother(t *testing.T) {
-	p := openWith(t, `
-		const real = setTimeout;
-		globalThis.limit = 40_000; // of a try
-		globalThis.setTimeout = (f, ms, ...args) => real(f, ms === 40_000 ? limit : ms, ...args);`+telling+`
-		globalThis.held = () => new Promise((done) => {
-			const request = indexedDB.open(name, 1);
-			request.onsuccess = () => (globalThis.old = request.result, done(0));
-		});
-		globalThis.newer = async () => tell(new (await import("/newer.mjs")).Shop(location.origin).journal("orders"));`,
-		func(w http.ResponseWriter, r *http.Request) {
-			text := must.Get(os.ReadFile("../../sdk/javascript/storefront.mjs"))(t)
-			w.Header().Set("Content-Type", "text/javascript")
-			w.Write(bytes.Replace(text, []byte("indexedDB.open(`storefront ${name}`, 1)"),
-				[]byte("indexedDB.open(`storefront ${name}`, 2)"), 1))
-		})
-	const advice = `said.includes("close or reload the other pages")`
-	yields(p, `pending()`, "[]")
-	yields(p, `held()`, 0)
-	yields(p, `(limit = 40, deleted())`, "it is open elsewhere")
-	yields(p, `pending()`, "JournalError TimeoutError")
-	yields(p, advice, true)
-	p.run(`limit = 40_000, old.close(), said = ""`)
-	yields(p, `pending()`, "[]")
-	yields(p, `held()`, 0)
-	yields(p, `newer()`, "JournalError TimeoutError")
-	yields(p, advice, true)
-}
-
 // A journal for which there is no room, or which the page may not have, is said to be so.
 func TestJournalOfAPageFails(t *testing.T) {
 	var store storefront.MemStore
