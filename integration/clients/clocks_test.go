@@ -41,10 +41,6 @@ func status(status int) http.HandlerFunc {
 // The Date of an answer to an order shows that the clock here is wrong. Then no later process sends the draft.
 func TestDateShowsThatTheClockIsWrong(t *testing.T) {
 	refuses := func(w http.ResponseWriter, r *http.Request) { problem(422, "order-refused")(nil, w, r) }
-	cut := func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", "9")
-		w.WriteHeader(201)
-	}
 	inLanguages(t, func(t *testing.T, l language) {
 		shop, dir := newFolderShop(t), t.TempDir()
 		service := storefront.New(&shop.store)
@@ -55,10 +51,8 @@ func TestDateShowsThatTheClockIsWrong(t *testing.T) {
 			wrong  bool
 		}{
 			"ahead": {1.1, status(503), true}, "behind": {-1.1, status(503), true}, "blocked": {30.0, status(401), true},
-			"no order": {-9e5, status(201), true}, "refused": {1.1, refuses, true}, "cut": {1.1, cut, true},
-			"nearly": {0.9, status(503), false}, "nearly behind": {-0.9, status(401), false},
-			"none": {"", status(503), false}, "no date": {"$(date)", refuses, false},
-			"another form": {"Sunday, 06-Nov-94 8:49:37 GMT", cut, false},
+			"refused": {1.1, refuses, true}, "nearly": {0.9, status(503), false},
+			"no date": {"$(date)", refuses, false},
 		} {
 			shop.answers(dated(c.date, c.answer))
 			failed := order(t, r, name)

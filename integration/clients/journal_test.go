@@ -31,10 +31,8 @@ type moment struct {
 
 // Each of 2 orders is created once, and the client learns which it is, whenever it is killed.
 func TestJournalOutlivesItsProcess(t *testing.T) {
-	moments := []moment{{}, {request: 1}, {request: 1, created: true}, {request: 2, created: true}}
-	for step := range 7 {
-		moments = append(moments, moment{step: step + 1})
-	}
+	moments := []moment{{}, {request: 1, created: true}, {request: 2, created: true},
+		{step: 2}, {step: 3}, {step: 5}, {step: 6}}
 	inLanguages(t, func(t *testing.T, l language) {
 		for _, m := range moments {
 			t.Run(fmt.Sprintf("%+v", m), func(t *testing.T) {
@@ -143,8 +141,7 @@ func TestJournalGoesOnAfterErrors(t *testing.T) {
 			errors  []string // one for each answer, and so for each process
 			pending int
 		}{
-			{"blocked", times(2, answers(401, htmlPage)), []string{"Blocked", "Blocked"}, 1},
-			{"refused", times(2, refused), []string{"Refused", "Refused"}, 0},
+			{"refused", times(1, refused), []string{"Refused"}, 0},
 			{"unknown", []firstAnswer{answers(401, htmlPage), refused}, []string{"Blocked", "Unknown"}, 1},
 		} {
 			t.Run(c.name, func(t *testing.T) {
@@ -220,8 +217,8 @@ func TestJournalOfSeveralProcesses(t *testing.T) {
 		victim := l.start(t, server.URL, journal)
 		io.WriteString(victim.in, `{"item":"held","qty":2}`+"\n")
 		<-arrived
-		items := []string{"held", "a", "b", "c", "d", "e", "f", "g"}
-		var ids [3]map[string]string
+		items := []string{"held", "a", "b", "c", "d"}
+		var ids [2]map[string]string
 		var wg sync.WaitGroup
 		for i := range ids {
 			r := l.start(t, server.URL, journal)
@@ -235,7 +232,7 @@ func TestJournalOfSeveralProcesses(t *testing.T) {
 						t.Errorf("process %d: %s, %v", i, text, err)
 					}
 					ids[i][item] = got.ID
-					if item == "g" && i == 0 {
+					if item == "d" && i == 0 {
 						mu.Lock()
 						killed, sending[held] = true, 0
 						mu.Unlock()

