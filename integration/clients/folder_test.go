@@ -213,19 +213,23 @@ func TestPendingDraftsTakeTurns(t *testing.T) {
 	})
 }
 
-// The folder of a journal is replaced while an order is on its way: as others do not see that, no more tries
-// are sent.
+// The folder of a journal is moved and copied back while an order is on its way: as others do not see its lock, no
+// more tries are sent.
 func TestFolderIsReplacedDuringAnOrder(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {
 		shop, dir := newFolderShop(t), filepath.Join(t.TempDir(), "drafts")
 		r := l.start(t, shop.URL, "JOURNAL="+dir)
 		shop.answers(func(w http.ResponseWriter, req *http.Request) {
 			must.OK(t, os.Rename(dir, dir+".old"))
-			must.OK(t, os.Mkdir(dir, 0o700))
+			must.OK(t, exec.Command("cp", "-a", dir+".old", dir).Run())
+			shop.answers(storefront.New(&shop.store).ServeHTTP)
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})
 		if failed := order(t, r, "teapot"); !strings.Contains(failed, "Unknown") || shop.requests.Load() != 1 {
 			t.Errorf("with %d requests: %q, want one, and Unknown", shop.requests.Load(), failed)
+		}
+		if failed := order(t, r, "teapot"); failed != "" {
+			t.Errorf("asked again: %s", failed)
 		}
 	})
 }

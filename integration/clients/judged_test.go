@@ -16,8 +16,9 @@ import (
 // these, and each costs a process.
 var different = []string{"/nothing",
 	"^orders/(the answer is (lost|cut in its (head|body, in))|a proxy sends|100|503 with Ret|409 while|200 with an)",
-	"^orders/(.*another item|.*307|.*held up|the key.* after|.*without its Idem)", "^fields/(three|.*rounded|.*were sent)",
-	"^users/(.*during|a page is cut|.*goes)", "^products/(.*kept|304|.*no such)", "^lookups/(.*lost|.*null$)"}
+	"^orders/(.*another item|.*307|.*held up|the key.* after|.*without its Idem)",
+	"^fields/(three|.*rounded|.*were sent)", "^users/(.*during|a page is cut|.*goes)",
+	"^products/(.*kept|304|.*no such)", "^lookups/(.*lost|.*null$)"}
 
 func TestClientsPassTheSuite(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {
@@ -25,9 +26,13 @@ func TestClientsPassTheSuite(t *testing.T) {
 			clienttest.RunProgram(t, l.run()...)
 			return
 		}
+		some := different
+		if l.name == "bash" {
+			some = different[:3] // it starts some twenty programs for each order
+		}
 		storefront := must.Get(process.Storefront())(t)
 		try := exec.CommandContext(t.Context(), storefront, slices.Concat(
-			[]string{"-faults", "1", "-only", strings.Join(different, "|"), "--"}, l.run())...)
+			[]string{"-faults", "1", "-only", strings.Join(some, "|"), "--"}, l.run())...)
 		try.Stdout, try.Stderr = t.Output(), t.Output()
 		if err := try.Run(); err != nil {
 			t.Error(err)
