@@ -3,8 +3,6 @@ package storetest
 import (
 	"context"
 	"iter"
-	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,39 +52,3 @@ func (c *countdownContext) Deadline() (time.Time, bool) { return c.use().Deadlin
 func (c *countdownContext) Done() <-chan struct{}       { return c.use().Done() }
 func (c *countdownContext) Err() error                  { return c.use().Err() }
 func (c *countdownContext) Value(key any) any           { return c.use().Value(key) }
-
-// A recordingContext counts how often it is used after the call that was given it has
-// returned, by later calls of the suite. Its use by other goroutines does not count,
-// as those that a library has started may be about to end.
-type recordingContext struct {
-	context.Context
-	returned atomic.Bool // whether the call that was given the context has returned
-	late     atomic.Int64
-}
-
-func (c *recordingContext) use() context.Context {
-	if c.returned.Load() && calledBySuite() {
-		c.late.Add(1)
-	}
-	return c.Context
-}
-
-func (c *recordingContext) Deadline() (time.Time, bool) { return c.use().Deadline() }
-func (c *recordingContext) Done() <-chan struct{}       { return c.use().Done() }
-func (c *recordingContext) Err() error                  { return c.use().Err() }
-func (c *recordingContext) Value(key any) any           { return c.use().Value(key) }
-
-// calledBySuite reports whether the calling goroutine makes a call of the suite.
-func calledBySuite() bool {
-	pc := make([]uintptr, 256)
-	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])
-	for {
-		frame, more := frames.Next()
-		if strings.Contains(frame.Function, "storetest.callOfTheSuite[") {
-			return true
-		}
-		if !more {
-			return false
-		}
-	}
-}

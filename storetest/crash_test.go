@@ -47,17 +47,6 @@ var wrongCrashes = []wrongStore{
 		})
 		s.lookFirst()
 	}, []string{atomic}, "was made while the store crashed"},
-	{"Reopen returns nil", func(s *store) {
-		s.reopen = func() storefront.Store { return nil }
-	}, []string{atomic, crash, ordered, noTrace}, "Reopen returned nil."},
-	{"Reopen returns a store without a clock", func(s *store) {
-		s.reopen = func() storefront.Store {
-			return struct {
-				storefront.Store
-				storetest.Reopener
-			}{s, s}
-		}
-	}, []string{atomic, crash, ordered, noTrace}, "has not got the methods of storetest.Clock"},
 	{"the last orders are not on disk yet", func(s *store) {
 		s.reopen = func() storefront.Store { return newStore(storetest.Contents{}) }
 	}, []string{crash}, "acknowledged before it is on disk"},

@@ -28,7 +28,8 @@ func checkExactlyOne(t *test) {
 	own.CreatedAt = own.CreatedAt.Add(time.Second)
 	t.create(store, key, own)
 	if n, wrong := miscount(orders, 1, first.ID); wrong {
-		t.broken(takenForOwn, "After a call with a key that has an order, and with the ID of that order, "+
+		t.broken("the stored order is taken for that of this very call, as it has the ID that the call has "+
+			"proposed.", "After a call with a key that has an order, and with the ID of that order, "+
 			"there are %d orders with the ID, want 1.", n)
 	}
 

@@ -3,8 +3,6 @@ package storetest_test
 import (
 	"context"
 	"errors"
-
-	"example.com/storefront"
 )
 
 var wrongInterruptions = []wrongStore{
@@ -12,23 +10,6 @@ var wrongInterruptions = []wrongStore{
 		s.lookLast(ctxt.Err)
 		s.takeTurns(oneForAll, waitOrLeave)
 	}, []string{noTrace}, "looked at after the order was recorded"},
-	{"a refused order is recovered after a crash", func(s *store) {
-		var refused []order
-		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			stored, err := right(ctx, k, o)
-			if isRefusal(err) {
-				refused = append(refused, o)
-			}
-			return stored, err
-		})
-		s.reopen = func() storefront.Store {
-			for _, o := range refused {
-				o.Item = "refused" // which is not sold out
-				s.createWithoutKey(o)
-			}
-			return s
-		}
-	}, []string{noTrace}, "After a crash there are 3 orders that were refused"},
 
 	{"the driver's error in the midst", func(s *store) {
 		s.lookLast(func(ctxt) error { return errDriver })

@@ -56,18 +56,6 @@ func checkSameKey(t *test) {
 			t.wrong(cause, "A second call with the key %s returned another order.", keyText(key))
 		}
 	}
-
-	key := newKey()
-	t.create(store, key, t.newOrder())
-	other := withAnotherFingerprint(key)
-	other.Scope += "2"
-	switch _, err := t.try(store, other, t.newOrder()); {
-	case errors.Is(err, storefront.ErrKeyReused):
-		t.broken("fingerprints are found by Value alone.",
-			"A call with the Value of another key, but its own Scope and Fingerprint, failed: %v", err)
-	case err != nil:
-		t.must("CreateOrder", err)
-	}
 }
 
 func checkReused(t *test) {
@@ -78,11 +66,9 @@ func checkReused(t *test) {
 		at   int
 		bits byte
 	}{
-		{"first byte", 0, 0xff}, {"last byte", 31, 0xff},
-		{"first bit", 0, 0x80}, {"last bit", 31, 1}, {"middle", 16, 0x10},
+		{"first bit", 0, 0x80}, {"last byte", 31, 0xff}, {"last bit", 31, 1},
 	} {
 		key := newKey()
-		clear(key.Fingerprint[:change.at]) // zeros end a string in some databases
 		other := key
 		other.Fingerprint[change.at] ^= change.bits
 		t.checkOtherFingerprint(store, orders, key, other, "a fingerprint that differs in the "+change.what)
@@ -128,11 +114,6 @@ func (t *test) checkOtherFingerprint(store storefront.Store, orders OrderLister,
 	if d := orderDifference(got, first); d != "" {
 		t.broken("the refused call has replaced or deleted the order (ON CONFLICT DO UPDATE).",
 			"After a call that returned ErrKeyReused, the order of the key has %s.", d)
-	}
-	order.ID = first.ID
-	if _, err := t.try(store, other, order); !errors.Is(err, storefront.ErrKeyReused) {
-		t.broken(takenForOwn, "A call with a key that has an order, the ID of that order, and %s, "+
-			"returned an error that does not match ErrKeyReused: %v", fingerprint, err)
 	}
 }
 

@@ -3,9 +3,7 @@ package storetest_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 
 	"example.com/storefront"
 )
@@ -14,45 +12,11 @@ var wrongKeys = []wrongStore{
 	{"keys joined", func(s *store) { s.keys(func(k *key) { k.Scope, k.Value = "", k.Scope+k.Value }) }, []string{sameKey}, "was taken for"},
 	{"keys without case", func(s *store) { s.keys(func(k *key) { k.Value = strings.ToLower(k.Value) }) }, []string{sameKey}, `Value: "K"`},
 	{"keys trimmed", func(s *store) { s.keys(func(k *key) { k.Value = strings.TrimRight(k.Value, " ") }) }, []string{sameKey}, `Value: "k "`},
-	{"keys cut", func(s *store) { s.keys(func(k *key) { k.Scope = k.Scope[:min(255, len(k.Scope))] }) }, []string{sameKey}, "10002 bytes"},
-	{"scopes as valid UTF-8", func(s *store) { s.keys(func(k *key) { k.Scope = strings.ToValidUTF8(k.Scope, "\ufffd") }) }, []string{sameKey}, `\xfe`},
-	{"fingerprints without scope", func(s *store) {
-		fingerprints := make(map[string][32]byte)
-		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if f, ok := fingerprints[k.Value]; ok && f != k.Fingerprint && ctx.Err() == nil {
-				return order{}, storefront.ErrKeyReused
-			}
-			stored, err := right(ctx, k, o)
-			if err == nil {
-				fingerprints[k.Value] = k.Fingerprint
-			}
-			return stored, err
-		})
-	}, []string{sameKey}, "found by Value alone"},
 
 	{"half of a fingerprint", func(s *store) { s.keys(func(k *key) { clear(k.Fingerprint[16:]) }) }, []string{reused}, "differs in the last byte"},
-	{"fingerprints up to a zero", func(s *store) {
-		s.keys(func(k *key) {
-			if i := slices.Index(k.Fingerprint[:], 0); i >= 0 {
-				clear(k.Fingerprint[i:])
-			}
-		})
-	}, []string{reused}, "differs in the last byte"},
 	{"fingerprints in the key", func(s *store) {
 		s.keys(func(k *key) { k.Value += fmt.Sprintf("%x", k.Fingerprint); k.Fingerprint = [32]byte{} })
 	}, []string{reused, ordered}, "part of the key in the unique constraint"},
-	{"the fingerprint of a call with the order's own ID is not compared", func(s *store) {
-		var orders sync.Map
-		s.returns(func(k key, o, stored order, err error) (order, error) {
-			if err == nil {
-				orders.Store(nameOf(k), stored)
-			}
-			if own, ok := orders.Load(nameOf(k)); ok && errors.Is(err, storefront.ErrKeyReused) && own.(order).ID == o.ID {
-				return own.(order), nil
-			}
-			return stored, err
-		})
-	}, []string{reused}, "taken for that of this very call"},
 	{"an order of a reused key", func(s *store) {
 		s.returns(func(_ key, o, stored order, err error) (order, error) {
 			if errors.Is(err, storefront.ErrKeyReused) {

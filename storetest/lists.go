@@ -229,7 +229,7 @@ func (l list) checkAtMost(t *test) {
 const tooFew = "a limit of the store's own, or items that are left out after LIMIT was applied."
 
 func (l list) checkFewer(t *test) {
-	ids := plainIDs(1600)
+	ids := plainIDs(1100)
 	store := t.newStore(l.contents(resources(ids)))
 	// Of the limits, 51, 101 and 501 are those of the service, which asks for one item
 	// more than a page has, to see whether any follow.

@@ -164,7 +164,3 @@ func miscount(store OrderLister, want int, ids ...string) (n int, wrong bool) {
 	}
 	return n, n != want
 }
-
-// takenForOwn is the usual cause of several broken promises.
-const takenForOwn = "the stored order is taken for that of this very call, as it has the ID that the call " +
-	"has proposed."

@@ -16,7 +16,7 @@ func productPromises() []promise {
 }
 
 func checkProduct(t *test) {
-	many := plainIDs(1600)
+	many := plainIDs(1100)
 	products := resources(append(slices.Clone(trickyIDs), many...))
 	store := t.newStore(Contents{Products: products})
 	for _, want := range products {

@@ -3,7 +3,6 @@ package storetest_test
 import (
 	"context"
 	"errors"
-	"sync"
 	atomics "sync/atomic"
 	"time"
 
@@ -11,11 +10,18 @@ import (
 )
 
 var wrongRefusals = []wrongStore{
-	{"SellOut has no effect", func(s *store) {
-		s.Accept = nil
-	}, []string{decided}, `After SellOut(ctx, "teapot"), CreateOrder with a new key and an order for the item returned the order`},
 	{"a refusal is remembered for any order", func(s *store) {
-		s.rememberRefusals()
+		refusals := make(map[string]error)
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if err := refusals[nameOf(k)]; err != nil {
+				return order{}, err
+			}
+			stored, err := right(ctx, k, o)
+			if isRefusal(err) {
+				refusals[nameOf(k)] = err
+			}
+			return stored, err
+		})
 	}, []string{decided, noTrace}, "recorded as the outcome of the key"},
 	{"recorded, then decided", func(s *store) {
 		s.Accept = nil
@@ -28,19 +34,6 @@ var wrongRefusals = []wrongStore{
 			return stored, err
 		})
 	}, []string{decided, noTrace}, "A call was refused. Another with its key returned the order"},
-	{"a refused call is taken up again", func(s *store) {
-		refused := make(map[string]order)
-		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if first, ok := refused[nameOf(k)]; ok && s.decide(o) == nil {
-				o.ID = first.ID
-			}
-			stored, err := right(ctx, k, o)
-			if isRefusal(err) {
-				refused[nameOf(k)] = o
-			}
-			return stored, err
-		})
-	}, []string{decided, noTrace}, "returned the order"},
 	{"a refusal as text", func(s *store) {
 		s.refusalIs(func(r storefront.Refusal) error { return errors.New(r.Error()) })
 	}, []string{decided}, "does not match *storefront.Refusal: storefront: order refused (sold-out)"},
@@ -55,9 +48,6 @@ var wrongRefusals = []wrongStore{
 	{"all are rolled back that are committed with one that is refused", func(s *store) {
 		s.decideTogether(func(own error) (error, bool) { return own, own == nil })
 	}, []string{decided, ordered}, "all of them are rolled back if one is refused"},
-	{"none is refused that is committed with one that is not", func(s *store) {
-		s.decideTogether(func(error) (error, bool) { return nil, false })
-	}, []string{decided}, "committed together"},
 	{"a refused order is not rolled back", func(s *store) {
 		s.returns(func(_ key, o, stored order, err error) (order, error) {
 			if isRefusal(err) {
@@ -67,52 +57,9 @@ var wrongRefusals = []wrongStore{
 			return stored, err
 		})
 	}, []string{exactlyOne, noTrace}, "sold out now and then, and one after them created 17 orders"},
-	{"a key that was refused is not recorded later on", func(s *store) {
-		refused := make(map[string]bool)
-		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			name := nameOf(k)
-			if refused[name] {
-				k.Value = o.ID
-			}
-			stored, err := right(ctx, k, o)
-			refused[name] = refused[name] || isRefusal(err)
-			return stored, err
-		})
-		var calls atomics.Int64
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			time.Sleep(time.Duration(calls.Add(1)%8) * time.Microsecond)
-			return right(ctx, k, o)
-		})
-		s.lookFirst()
-	}, []string{exactlyOne, decided}, "sold out now and then, and one after them, "},
 
-	{"refused before the key is looked for", func(s *store) {
-		s.decideFirst()
-	}, []string{ordered}, "it is decided before the key is looked for"},
-	{"a replay with the order's own ID is decided anew", func(s *store) {
-		s.returns(func(k key, o, stored order, err error) (order, error) {
-			if err == nil && stored.ID == o.ID && s.isKnown(k) && s.decide(o) != nil {
-				return order{}, s.decide(o)
-			}
-			return stored, err
-		})
-	}, []string{ordered}, "taken for that of this very call"},
-	{"the key is not looked for where calls meet", func(s *store) {
-		var mu sync.Mutex
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if mu.TryLock() {
-				defer mu.Unlock()
-				time.Sleep(time.Microsecond)
-			} else if err := s.decide(o); err != nil {
-				return order{}, err
-			}
-			return right(ctx, k, o)
-		})
-		s.lookFirst()
-	}, []string{ordered}, "one of 16 concurrent calls with the order's key was refused"},
-	{"decided, then recorded", func(s *store) {
-		s.decideApart()
-	}, []string{ordered}, "to decide and to record the order are not one step"},
+	{"refused before the key is looked for", (*store).decideFirst, []string{ordered}, "it is decided before the key is looked for"},
+	{"decided, then recorded", (*store).decideApart, []string{ordered}, "to decide and to record the order are not one step"},
 	{"after a crash, refused before the key is looked for", func(s *store) {
 		s.afterCrash((*store).decideFirst)
 	}, []string{ordered}, "and after a crash, a call with the order's key failed"},
@@ -146,21 +93,6 @@ func (s *store) decideApart() {
 		return right(context.WithoutCancel(ctx), k, o)
 	})
 	s.lookFirst()
-}
-
-// rememberRefusals makes the store refuse a key again that was refused.
-func (s *store) rememberRefusals() {
-	refusals := make(map[string]error)
-	s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-		if err := refusals[nameOf(k)]; err != nil {
-			return order{}, err
-		}
-		stored, err := right(ctx, k, o)
-		if isRefusal(err) {
-			refusals[nameOf(k)] = err
-		}
-		return stored, err
-	})
 }
 
 // refusalIs returns another error instead of a refusal.

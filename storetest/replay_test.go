@@ -18,11 +18,6 @@ var wrongReplays = []wrongStore{
 		})
 	}, []string{asGiven}, "CreatedAt"},
 
-	{"times in 32 bits", func(s *store) {
-		s.replays(func(o *order) {
-			o.CreatedAt = time.Unix(int64(int32(o.CreatedAt.Unix())), int64(o.CreatedAt.Nanosecond()))
-		})
-	}, []string{replay}, "CreatedAt"},
 	{"quantities in 32 bits", func(s *store) { s.replays(func(o *order) { o.Qty = int64(int32(o.Qty)) }) }, []string{replay}, "an integer of 32 bits"},
 	{"items trimmed", func(s *store) { s.replays(func(o *order) { o.Item = strings.TrimSpace(o.Item) }) }, []string{replay}, `Item "teapot", want " teapot "`},
 	{"another time for each replay", func(s *store) { // as the retry's own is, unless the clock stands still
@@ -45,12 +40,4 @@ var wrongReplays = []wrongStore{
 			return stored, err
 		})
 	}, []string{replay}, "CreatedAt"},
-	{"a replay with the order's own ID taken for new where calls meet", func(s *store) {
-		s.races(func(_ key, o, stored order, err error) (order, error) {
-			if err == nil && stored.ID == o.ID {
-				return o, nil
-			}
-			return stored, err
-		})
-	}, []string{replay}, "taken for that of this very call"},
 }

@@ -18,8 +18,13 @@ var rightStores = []struct {
 	change func(*store)
 }{
 	{"the store that the wrong ones are made of", func(*store) {}},
-	{"errors are wrapped", func(s *store) {
+	{"wrapped errors, times in another zone, and slices with room", func(s *store) {
 		s.calls(func(_ ctxt, call func() error) error { return wrapped(call()) })
+		s.replays(func(o *order) { o.CreatedAt = o.CreatedAt.In(time.FixedZone("", 3600)) })
+		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+			page, err := l.right(ctx, position, limit)
+			return append(make([]resource, 0, 1000), page...), err
+		})
 	}},
 	{"calls that meet another are in progress", func(s *store) {
 		var busy sync.Map
@@ -30,20 +35,6 @@ var rightStores = []struct {
 			defer busy.Delete(nameOf(k))
 			time.Sleep(time.Microsecond)
 			return right(ctx, k, o)
-		})
-		s.lookFirst()
-	}},
-	{"two calls at once are enough", func(s *store) {
-		calls := make(chan struct{}, 2)
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			select {
-			case calls <- struct{}{}:
-				defer func() { <-calls }()
-				time.Sleep(time.Microsecond)
-				return right(ctx, k, o)
-			default:
-				return order{}, storefront.ErrUnavailable
-			}
 		})
 		s.lookFirst()
 	}},
@@ -64,13 +55,11 @@ var rightStores = []struct {
 			return fmt.Errorf("%w: %w", storefront.ErrUnavailable, ctx.Err())
 		})
 	}},
-	{"refusals of the store's own words", func(s *store) {
+	{"refusals of the store's own words, and what is sold out is back after a crash", func(s *store) {
 		s.refusal = storefront.Refusal{Reason: soldOut.Reason}
 		s.refusalIs(func(r storefront.Refusal) error {
 			return wrapped(&storefront.Refusal{Reason: r.Reason, Detail: time.Now().String()})
 		})
-	}},
-	{"what is sold out is back after a crash", func(s *store) {
 		s.reopen = func() storefront.Store {
 			s.soldOut.Clear()
 			return s
@@ -80,16 +69,6 @@ var rightStores = []struct {
 		s.decideApart()
 		s.takeTurns(nameOf, waitOrLeave)
 	}},
-	{"times in another zone", func(s *store) {
-		s.replays(func(o *order) { o.CreatedAt = o.CreatedAt.In(time.FixedZone("", 3600)) })
-	}},
-	{"slices with room and empty ones", func(s *store) {
-		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-			page, err := l.right(ctx, position, limit)
-			return append(make([]resource, 0, 1000), page...), err
-		})
-	}},
-	{"keys for two days", func(s *store) { s.expireKeys(48 * time.Hour) }},
 	{"keys for a day, in calls that take their time", func(s *store) {
 		s.expireKeys(storefront.KeyLifetime)
 		s.takeTime(100 * time.Millisecond)

@@ -44,22 +44,6 @@ var wrongMethods = []wrongStore{
 		s.takeTurns(oneForAll, waitAnyway)
 		s.lookFirst()
 	}, []string{done}, "While a call of CreateOrder was in progress, another with a context that was done after 1ms took 1s to return"},
-	{"Canceled for a deadline", func(s *store) {
-		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
-			if ctx.Err() != nil {
-				return nil, context.Canceled
-			}
-			return s.MemStore.ListWidgets(ctx, start, limit)
-		}
-	}, []string{done}, `does not match "context deadline exceeded"`},
-	{"more attempts though ctx is done", func(s *store) {
-		s.get = func(ctx ctxt, id string) (resource, error) {
-			if ctx.Err() != nil {
-				time.Sleep(3 * time.Second)
-			}
-			return s.MemStore.GetProduct(ctx, id)
-		}
-	}, []string{done}, "took 3s to return"},
 	{"a pause that does not end with ctx", func(s *store) {
 		s.get = func(ctx ctxt, id string) (resource, error) {
 			time.Sleep(time.Second)
@@ -97,15 +81,6 @@ var wrongMethods = []wrongStore{
 			return s.MemStore.ListUsers(ctx, after, limit)
 		}
 	}, []string{notLater}, "which was given another context"},
-	{"a value of an earlier context is read", func(s *store) {
-		var contexts sync.Map
-		s.get = func(ctx ctxt, id string) (resource, error) {
-			if last, ok := contexts.Swap("last", ctx); ok {
-				last.(ctxt).Value("trace")
-			}
-			return s.MemStore.GetProduct(ctx, id)
-		}
-	}, []string{notLater}, "used 1 times by other calls"},
 	{"pages are cached and not copied", func(s *store) {
 		var cached sync.Map
 		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
@@ -128,14 +103,6 @@ var wrongMethods = []wrongStore{
 			return storefront.NewResource(id, fields)
 		}
 	}, []string{asPut}, "decoded and encoded again"},
-	{"products are looked for among users, too", func(s *store) {
-		s.missing(func(id string) (resource, error) {
-			if u, ok := s.Users.Get(id); ok {
-				return u, nil
-			}
-			return resource{}, storefront.ErrNotFound
-		})
-	}, []string{apart}, "returned what is no product"},
 	{"one list for users and widgets", func(s *store) {
 		for u := range s.Users.All() {
 			if _, ok := s.Widgets.Get(u.ID()); !ok {

@@ -26,7 +26,7 @@
 // The function that makes a store is called about 45 times, once or twice for a
 // subtest, and should return in milliseconds. One over a database may empty its
 // tables rather than make new ones: subtests do not run in parallel, and a store
-// is not used after the next was made. Three subtests need 1,600 resources each,
+// is not used after the next was made. Three subtests need 1,100 resources each,
 // the others fewer than 200.
 //
 // A store with all optional methods gets about as many calls as this table has, which
@@ -34,7 +34,7 @@
 //
 //	             in all  one after another
 //	CreateOrder   2,700              1,750
-//	GetProduct    2,200              2,100
+//	GetProduct    1,700              1,600
 //	ListUsers     1,900                600
 //	ListWidgets   1,800                500
 //

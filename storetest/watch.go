@@ -45,16 +45,13 @@ func (w watchedStore) ListWidgets(ctx context.Context, start string,
 	})
 }
 
-var (
-	errStuck    = errors.New("a call has not returned")
-	errNoReturn = errors.New("a call has ended its goroutine, as t.FailNow does")
-)
+var errStuck = errors.New("a call has not returned")
 
 // watch makes a call and waits until it returns. If the call takes too long, watch
 // fails the subtest and returns errStuck, as all further calls then do at once.
 func watch[T any](t *test, ctx context.Context, method string, call func() (T, error)) (T, error) {
 	if t.bubble { // in which package synctest notices that all goroutines wait for each other
-		return callOfTheSuite(call)
+		return call()
 	}
 	type result struct {
 		value T
@@ -70,9 +67,8 @@ func watch[T any](t *test, ctx context.Context, method string, call func() (T, e
 	}
 	returned := make(chan result, 1)
 	go func() {
-		r := result{err: errNoReturn}
-		defer func() { returned <- r }()
-		r.value, r.err = callOfTheSuite(call)
+		value, err := call()
+		returned <- result{value, err}
 	}()
 	// However long a machine stalls, that is one of the ticks: the call has the others.
 	const ticks = 100
@@ -97,12 +93,6 @@ func watch[T any](t *test, ctx context.Context, method string, call func() (T, e
 	}
 	return none, errStuck
 }
-
-// callOfTheSuite makes a call. By its name in the stack of a goroutine, calledBySuite
-// recognizes that the goroutine makes a call of the suite.
-//
-//go:noinline
-func callOfTheSuite[T any](call func() (T, error)) (T, error) { return call() }
 
 // retry repeats a call for up to five seconds, while its error matches ErrUnavailable
 // or ErrInProgress, unless the error tells that ctx is done. After a call that has
