@@ -130,22 +130,21 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	logger := slog.New(safeHandler{o.Logger.Handler()})
-	steps := steps{logger: logger}
+	steps := steps{logger: o.Logger}
 	server.ReadHeaderTimeout = cmp.Or(server.ReadHeaderTimeout, 5*time.Second)
 	server.ReadTimeout = cmp.Or(server.ReadTimeout, 15*time.Second)
 	server.WriteTimeout = cmp.Or(server.WriteTimeout, time.Minute)
 	server.IdleTimeout = cmp.Or(server.IdleTimeout, 2*time.Minute)
 	server.MaxHeaderBytes = cmp.Or(server.MaxHeaderBytes, 32<<10)
 	if server.ErrorLog == nil {
-		server.ErrorLog = slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
+		server.ErrorLog = slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn)
 	}
 	handler := server.Handler
 	if handler == nil {
 		handler = http.DefaultServeMux
 	}
 	if o.Check != nil {
-		handler = withProbes(&probes{check: o.Check, ending: ctx.Done(), logger: logger}, handler)
+		handler = withProbes(&probes{check: o.Check, ending: ctx.Done(), logger: o.Logger}, handler)
 	}
 	end := newEnding(ctx)
 	server.Handler = end.wrap(handler)
@@ -160,19 +159,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 
 	steps.log("serving", slog.String("address", listener.Addr().String()))
 	served := make(chan error, 1)
-	var panicked error // of the listener, or of a function in server
-	go func() {
-		err := errNoReturn
-		defer func() {
-			if v := recover(); v != nil {
-				panicked = stopped("the server", v)
-			} else if err == errNoReturn {
-				err = stopped("the server", nil)
-			}
-			served <- err
-		}()
-		err = serve(listener)
-	}()
+	go func() { served <- serve(listener) }()
 	var failure error
 	wait := func(d time.Duration) (well bool) {
 		select {
@@ -203,9 +190,6 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	}
 	if failure == nil {
 		<-served
-	}
-	if panicked != nil { // which is the caller's to recover from, as that of server.Serve
-		panic(panicked)
 	}
 	if err = errors.Join(failure, err); err == nil {
 		steps.log("finished")

@@ -2,9 +2,11 @@ package graceful
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -27,8 +29,7 @@ type probes struct {
 	mu      sync.Mutex
 	last    *check // nil: there was none
 	busy    bool   // the last one has not returned, perhaps although its time is up
-	result  error  // the last one
-	logged  error  // the last one that was logged
+	logged  error  // the last result that was logged
 	logging bool
 }
 
@@ -121,81 +122,54 @@ func (p *probes) current() *check {
 	return c
 }
 
-// run runs a check, which is the program's code. One that panics or ends its goroutine has failed. So
-// has one that goes on although its time is up, and it is the last one until it returns.
+// run runs a check, which is told of the end of its time a little earlier, so that its own error says why. One
+// that goes on although its time is up has failed, and is the last one until it returns.
 func (p *probes) run(c *check) {
-	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), readyLimit*7/8)
 	defer cancel()
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		p.settle(c, ctx.Err())
-		select { // its own error, if it comes now, says why
-		case <-ended:
-		case <-time.After(readyKept):
-		}
-		p.log()
-	})
-	err := errNoReturn
-	defer func() {
-		v := recover()
-		returned := v == nil && err != errNoReturn
-		if !returned {
-			err = stopped("Check", v)
-		}
-		inTime := stop()
-		if inTime {
-			p.settle(c, err)
-		}
-		<-c.done
-		p.mu.Lock()
-		if returned && err != nil {
-			p.result = err
-		}
-		p.busy = false
-		p.mu.Unlock()
-		close(ended)
-		switch {
-		case inTime:
-			p.log()
-		case !returned:
-			p.logger.Warn("the check whose time was up has failed", slog.Any("error", err))
-		}
-	}()
-	err = p.check(ctx)
-}
-
-// settle gives a check its result.
-func (p *probes) settle(c *check, err error) {
+	late := time.AfterFunc(readyLimit, func() { p.settle(c, context.DeadlineExceeded) })
+	err := p.call(ctx)
+	if late.Stop() {
+		p.settle(c, err)
+	}
+	<-c.done
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.err, c.at = err, time.Now()
-	p.result = err
-	close(c.done)
+	p.busy = false
 }
 
-// log logs the last result if it is another than the one that was logged before. The Logger is the
-// program's, too: if it hangs, one goroutine waits for it, and no probe.
-func (p *probes) log() {
-	for {
-		p.mu.Lock()
-		err := p.result
-		if p.logging || (err == nil) == (p.logged == nil) {
-			p.mu.Unlock()
-			return
+// call calls Check, whose panic would end the process in this goroutine.
+func (p *probes) call(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("Check panicked: %v\n\n%s", v, debug.Stack())
 		}
+	}()
+	return p.check(ctx)
+}
+
+// settle gives a check its result, and logs it if it is another than the one that was logged before. If the
+// Logger hangs, one goroutine waits for it, and no probe.
+func (p *probes) settle(c *check, err error) {
+	p.mu.Lock()
+	c.err, c.at = err, time.Now()
+	logs := !p.logging && (err == nil) != (p.logged == nil)
+	if logs {
 		p.logging, p.logged = true, err
-		p.mu.Unlock()
-		func() {
-			defer func() { // also if the Logger ends the goroutine
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				p.logging = false
-			}()
-			if err != nil {
-				p.logger.Warn("not ready: no order could be created now", slog.Any("error", err))
-			} else {
-				p.logger.Info("ready again")
-			}
-		}()
 	}
+	p.mu.Unlock()
+	close(c.done)
+	if !logs {
+		return
+	}
+	go func() {
+		if err != nil {
+			p.logger.Warn("not ready: no order could be created now", slog.Any("error", err))
+		} else {
+			p.logger.Info("ready again")
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.logging = false
+	}()
 }

@@ -169,6 +169,48 @@ func TestCheckThatHangsIsTheOnlyOne(t *testing.T) {
 	})
 }
 
+func TestCheckThatPanicsHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		panics := true
+		p, log := probing(func(context.Context) error {
+			if panics {
+				panic("out of tea")
+			}
+			return nil
+		})
+		wantReady(t, p, http.StatusServiceUnavailable)
+		time.Sleep(readyKept)
+		panics = false
+		wantReady(t, p, http.StatusOK)
+		synctest.Wait()
+		if text := log.String(); !strings.Contains(text, "panicked: out of tea") || !strings.Contains(text, "probes_test.go") {
+			t.Errorf("the log does not say where it panics: %s", text)
+		}
+	})
+}
+
+func TestProbesDoNotWaitForTheLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var result error
+		p, _ := probing(func(context.Context) error { return result })
+		hang := make(chan struct{})
+		p.logger = slog.New(hangs{slog.DiscardHandler, hang})
+		began := time.Now()
+		for range 5 {
+			result = errors.New("away")
+			wantReady(t, p, http.StatusServiceUnavailable)
+			time.Sleep(readyKept)
+			result = nil
+			wantReady(t, p, http.StatusOK)
+			time.Sleep(readyKept)
+		}
+		if took := time.Since(began); took != 10*readyKept {
+			t.Errorf("it took %v", took)
+		}
+		close(hang)
+	})
+}
+
 func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var result error

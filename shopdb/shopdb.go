@@ -34,7 +34,6 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/shopdb/internal/safelog"
 	"example.com/storefront/shopdb/internal/servers"
 	"example.com/storefront/sqlstore"
 )
@@ -63,7 +62,10 @@ func New(pool *sql.DB, opts *Options) *DB {
 	if opts == nil {
 		opts = new(Options)
 	}
-	db := &DB{DB: pool, logger: safelog.New(opts.Logger)}
+	db := &DB{DB: pool, logger: opts.Logger}
+	if db.logger == nil {
+		db.logger = slog.Default()
+	}
 	db.ctx, db.cancel = context.WithCancel(context.Background())
 	return db
 }

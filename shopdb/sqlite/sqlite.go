@@ -65,7 +65,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/shopdb"
-	"example.com/storefront/shopdb/internal/safelog"
 )
 
 const (
@@ -152,7 +151,9 @@ func withDefaults(opts *Options) (o Options) {
 	if opts != nil {
 		o = *opts
 	}
-	o.Logger = safelog.New(o.Logger)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = 100 * time.Millisecond
 	}
