@@ -196,47 +196,33 @@ func TestDirectivesDecideWhatARequestIsGiven(t *testing.T) {
 		{60, "", asked, Stale},
 		{0, "stale-if-error=60", asked, Request},
 
-		{29, "max-age=30", given, ""},
 		{30, "max-age=30", given, ""},
 		{30.001, "max-age=30", asked, Request},
 		{59.999, "max-age=3600", given, ""},
 		{60, "max-age=3600", asked, Stale},
 
 		{0, "no-cache", asked, Request},
-		{0, "no-cache, max-age=60", asked, Request},
 		{0, "no-cache, max-stale", asked, Request},
 
 		{0, "no-store", askedOnly, Request},
-		{60, "no-store", askedOnly, Stale},
 		{30, "no-store, max-age=30", given, ""}, // it does not apply to what is stored
-		{31, "no-store, max-age=30", askedOnly, Request},
 
-		{40, "min-fresh=20", given, ""},
-		{40.001, "min-fresh=20", asked, Request},
 		{0, "min-fresh=60", given, ""},
 		{0, "min-fresh=61", asked, Request},
-		{60, "min-fresh=0", asked, Stale},
 
-		{59, "max-stale=0", given, ""},
 		{1e7, "max-stale", given, ""},
 		{70, "max-stale=10", given, ""},
 		{70.001, "max-stale=10", asked, Stale},
 
 		{50, "max-stale=10, min-fresh=10", given, ""},
-		{51, "max-stale=10, min-fresh=10", asked, Request},
 		{60, "max-stale, min-fresh=1", asked, Stale},
 		{71, "max-stale, max-age=70", asked, Stale},
-		{31, "max-age=30, min-fresh=20", asked, Request},
 
-		{59, "only-if-cached", given, ""},
 		{60, "only-if-cached", unanswered, ""},
 		{31, "only-if-cached, max-age=30", unanswered, ""},
-		{70, "only-if-cached, max-stale=10", given, ""},
 		{0, "only-if-cached, no-cache", unanswered, ""},
-		{59, "only-if-cached, no-store", given, ""},
 
 		{nothing, "", asked, URIMiss},
-		{nothing, "no-cache", asked, URIMiss},
 		{nothing, "max-age=30", asked, URIMiss},
 		{nothing, "no-store", askedOnly, URIMiss},
 		{nothing, "only-if-cached", unanswered, ""},
@@ -301,7 +287,6 @@ func TestStaleIfError(t *testing.T) {
 	}{
 		{90, "stale-if-error=30", errFailed, true},
 		{90.001, "stale-if-error=30", errFailed, false},
-		{10, "stale-if-error=0", errFailed, true},
 		{61, "stale-if-error=0", errFailed, false},
 		{1e7, "stale-if-error=1e9", errFailed, true},
 		{90, "stale-if-error=30", context.DeadlineExceeded, true},
@@ -311,10 +296,7 @@ func TestStaleIfError(t *testing.T) {
 		{61, "", errFailed, false},
 		// Other directives are no limit for failures.
 		{90, "max-age=5, stale-if-error=30", errFailed, true},
-		{90, "max-stale=5, stale-if-error=30", errFailed, true},
-		{90, "min-fresh=5, stale-if-error=30", errFailed, true},
 		{90, "no-cache, stale-if-error=30", errFailed, true},
-		{90, "no-store, stale-if-error=30", errFailed, true},
 	} {
 		at, reason, reads := seconds(row.age), Stale, []outcome{{}, {err: row.err}}
 		if row.age < 60 {
@@ -392,9 +374,7 @@ func TestSizeBoundsTheCacheAndTheLeastRecentlyUsedGoes(t *testing.T) {
 		uses string // the header of a request, and the keys
 		want string
 	}{
-		{"room for all", 3, "no-cache: a b c", "a b c"},
 		{"one too many", 2, "no-cache: a b c", "b c"},
-		{"one", 1, "no-cache: a b c", "c"},
 		{"an answer from the cache is a use", 2, "no-cache: a b; max-age=30: a; no-cache: c", "a c"},
 		{"a refresh is a use and takes no room", 2, "no-cache: a b a a c", "a c"},
 		{"no-store takes no room", 2, "no-cache: a b; no-store: c", "a b"},
@@ -469,8 +449,7 @@ func TestConcurrentRequestsThatAcceptAgeShareOneRead(t *testing.T) {
 
 func TestARequestThatDoesNotAcceptAgeNeverJoinsARead(t *testing.T) {
 	for _, header := range []string{
-		"", "no-cache", "no-cache, max-age=60", "no-store", "no-store, max-age=60", "min-fresh=61",
-		"stale-if-error=60",
+		"", "no-cache, max-age=60", "no-store, max-age=60", "min-fresh=61", "stale-if-error=60",
 	} {
 		play(t, header, []outcome{{takes: 5}, {takes: 5}}, []request{
 			{0, "max-age=60", "1 at 5s, uri-miss"}, {1, header, "2 at 6s, uri-miss"},

@@ -345,35 +345,6 @@ func TestCallDoesNotCallForWhoHasLeft(t *testing.T) {
 	})
 }
 
-// A member that was put back has nobody who waits for it, if that ended the goroutine of its Do.
-func TestRunThatEndsTheGoroutineOfItsMemberPutsNothingBack(t *testing.T) {
-	for name, end := range map[string]func(){
-		"ends its goroutine": runtime.Goexit,
-		"panics":             func() { panic("out of tea") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newQueue()
-				q.in = func(b *batch.Batch[string]) {
-					if b.Members[0] == "a" {
-						b.PutBack(0)
-						<-q.let
-						end()
-					}
-					b.Call(0, func() {})
-				}
-				all := q.do("a", "b")
-				q.letEnd(2)
-				<-all[0].ended
-				wantEnded(t, all[1])
-				if got := q.begunSince(0); got != "[a] [b]" && got != "[a] [a b]" {
-					t.Errorf("the batches that have begun are %s", got)
-				}
-			})
-		})
-	}
-}
-
 // t.FailNow ends the goroutine, if a test calls it in Run: that of Do, unless the batch is detached.
 func TestRunThatEndsItsGoroutineLeavesItsPlace(t *testing.T) {
 	each(t, func(t *testing.T, q *queue) {

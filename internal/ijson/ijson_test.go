@@ -42,13 +42,10 @@ var refused = slices.Concat(
 	// What ends too early.
 	at("#", `{`, `{"a`, `{"a"`, `{"a":`, `{"a":"b`, `{"a":"b"`, `{"a":"b",`, `{"a":"b","c":2`, `[1`, `tru`),
 	// Punctuation.
-	at("#", `{"a":1,}`, `{,"a":1}`, `{"a":1,,"c":2}`, `{,}`, `{"a":1 "c":2}`, `{"a" 1}`, `{"a"::1}`,
-		`{"a"=1}`, `{"a":1;"c":2}`, `{"a":,"c":2}`, `{"a":[1,],"c":2}`, `{"a":[1},"c":2}`, `{"a":1]`,
-		`{'a':1}`, `{a:1}`, `{1:1}`, `{null:1}`, "{\"a\":1, // tea\n\"c\":2}", `{"a":1,/* tea */"c":2}`,
-		`a=1&c=2`),
+	at("#", `{"a":1,}`, `{,"a":1}`, `{"a":1,,"c":2}`, `{"a":1 "c":2}`, `{"a" 1}`, `{"a":,"c":2}`, `{"a":[1,],"c":2}`,
+		`{"a":[1},"c":2}`, `{"a":1]`, `{'a':1}`, `{a:1}`, `{"a":1,/* tea */"c":2}`),
 	// What comes after the value, and white space that is none.
-	at("#", `{}{}`, "{}\n{}", `1 2`, `{}}`, `{},`, `{}x`, "{}\x00", "\u00a0{}", "\f{}", "{\v\"a\":1}",
-		"{}\u2028"),
+	at("#", `{}{}`, `1 2`, `{},`, "{}\x00", "\u00a0{}", "\f{}", "{}\u2028"),
 	// Numbers and words.
 	at("#", `[NaN]`, `[Infinity]`, `[-Infinity]`, `[02]`, `[00]`, `[+2]`, `[-]`, `[--2]`, `[.5]`, `[2.]`,
 		`[2e]`, `[0x2]`, `[1_000]`, `[1 000]`, `[٢]`, `[2n]`, `[True]`, `[undefined]`),
@@ -59,7 +56,6 @@ var refused = slices.Concat(
 	// What is not UTF-8: among others Latin-1, an overlong form, surrogates, and a character that is cut off.
 	at("#", quoted("\xff", "caf\xe9", "\xc0\xaf", "\xed\xa0\x80", "\xed\xa0\xbd\xed\xb8\x80",
 		"\xf4\x90\x80\x80", "\xe2\x82")...),
-	at("#", "{\"\xff\":1}", "{\"a\":\"\xff\",\"c\":2}", "{\"a\":1,\xff\"c\":2}"),
 
 	// Surrogates that are not a pair.
 	at("#/0", quoted(`\ud83d`, `\ude00`, `\ude00\ud83d`, `\ud83d\ud83d`, `\ud83d\ud83d\ude00`,
@@ -123,25 +119,14 @@ func TestParseSaysWhatIsNestedTooDeeply(t *testing.T) {
 func TestSyntaxNamesThePlace(t *testing.T) {
 	for _, test := range []struct{ text, place string }{
 		{``, "line 1, column 1"},
-		{" \n ", "line 2, column 1"},
 		{`{"a":1]`, "line 1, column 7"},
 		{`{"a":1,}`, "line 1, column 8"},
-		{`{,}`, "line 1, column 2"},
-		{`[1,]`, "line 1, column 4"},
 		{`[1`, "line 1, column 2"},
 		{"{\n\t\"é😀\": x}", "line 2, column 8"},
 		{`{"a" 1}`, "line 1, column 6"},
 		{`[tru]`, "line 1, column 2"},
-		{`[01]`, "line 1, column 3"},
-		{`[1.]`, "line 1, column 3"},
-		{`["a`, "line 1, column 3"},
-		{`"é`, "line 1, column 2"},
 		{`["😀`, "line 1, column 3"},
 		{"[\"a\tb\"]", "line 1, column 4"},
-		{`["a\x"]`, "line 1, column 4"},
-		{`["\u12"]`, "line 1, column 3"},
-		{`1 2`, "line 1, column 3"},
-		{`{"a":1,"a":2`, "line 1, column 12"},
 	} {
 		err := Syntax([]byte(test.text))
 		if err == nil || !strings.Contains(err.Error(), " at "+test.place+": ") {
@@ -161,14 +146,11 @@ func TestSyntaxNamesThePlace(t *testing.T) {
 func TestParseReturnsTheMembers(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{ // name, value and text of each
 		{"none", `{}`, ``},
-		{"none, with space", " {\t\r\n} ", ``},
 		{"of every type", `{"a":1,"b":"x","c":null,"d":true,"e":[1],"f":{"g":2}}`, `a=1 b="x"(x) c=null d=true e=[1] f={"g":2}`},
 		{"in their sequence", `{"z":1,"a":2,"m":3}`, `z=1 a=2 m=3`},
 		{"values as written", `{ "a" : [ 1 , 2 ] , "b" : -1.50E+2 }`, `a=[ 1 , 2 ] b=-1.50E+2`},
 		{"text unescaped", `{"\u0061":"\u00e9\/\ud83d\ude00"}`, `a="\u00e9\/\ud83d\ude00"(é/😀)`},
-		{"the empty name and text", `{"":""}`, `=""()`},
 		{"more than eight", `{"1":1,"2":2,"3":3,"4":4,"5":5,"6":6,"7":7,"8":8,"9":9,"10":0}`, `1=1 2=2 3=3 4=4 5=5 6=6 7=7 8=8 9=9 10=0`},
-		{"same name in two objects", `{"a":{"n":1},"b":{"n":1}}`, `a={"n":1} b={"n":1}`},
 	} {
 		members, isObject, err := Parse([]byte(test.text))
 		var got []string
@@ -301,22 +283,13 @@ func TestAppendStringWritesAsEncodingJSONDoesWithoutHTML(t *testing.T) {
 }
 
 func TestIsCanonical(t *testing.T) {
-	for want, texts := range map[bool][]string{
-		true: {
-			`{}`, `[]`, `""`, `0`, `-1.5e+7`, `true`, `false`, `null`, `[{},[],"a"]`,
-			`{"id":"kettle","name":"Wasserkocher für Ästheten ☕","price":{"amount":"39.00"},` +
-				`"stock":0,"litres":1.7,"tags":[],"more":{},"old":null,"sale":true,"x":-1e-9}`,
-		},
-		false: {
-			``, ` `, `{} `, ` {}`, `{"a": 1}`, `{"a":1,"a":1}`, `{"a":1,}`, `[1,]`, `{"a"}`, `{"a"`, `{"a":`,
-			`{"a":1`, `[1`, `[1 2]`, `{1:2}`, `nul`, `nulll`, `01`, `1.`, `.5`, `1e`, `-`, `+1`, `1e+`, `"a`,
-			`"\u0061"`, "\"\n\"", "\"\xff\"", "\"\u2028\"", "\"\uffff\"", nested(MaxDepth + 1),
-		},
+	for _, text := range []string{ // FuzzCanonical has what is none
+		`{}`, `[]`, `""`, `0`, `-1.5e+7`, `true`, `false`, `null`, `[{},[],"a"]`,
+		`{"id":"kettle","name":"Wasserkocher für Ästheten ☕","price":{"amount":"39.00"},` +
+			`"stock":0,"litres":1.7,"tags":[],"more":{},"old":null,"sale":true,"x":-1e-9}`,
 	} {
-		for _, text := range texts {
-			if got := IsCanonical([]byte(text)); got != want {
-				t.Errorf("%.50q is recognized: %t, want %t", text, got, want)
-			}
+		if !IsCanonical([]byte(text)) {
+			t.Errorf("%s is not recognized", text)
 		}
 	}
 }
@@ -436,44 +409,6 @@ func FuzzParse(f *testing.F) {
 			}
 		case !ok || members != nil || isObject:
 			t.Fatalf("%q: %v, %t, %v, want an *Error alone", text, members, isObject, fault)
-		}
-	})
-}
-
-// FuzzChildren compares Children with encoding/json.
-func FuzzChildren(f *testing.F) {
-	for _, text := range []string{
-		`[]`, ` [ 1 , "a" , [ 2 ] , {"b" : 3} , null ] `, `{}`, ` { "a" : 1 , "\u0061" : [ "b" ] , "" : { } } `, `{"a":"b"}`,
-		`"a"`, `1`, `[[1],[[2]]]`, `{"a":{"b":{"c":1}},"d":2}`,
-	} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		if !utf8.ValidString(text) || Syntax([]byte(text)) != nil {
-			return
-		}
-		type child struct{ name, value string }
-		var got, want []child
-		for name, value := range Children([]byte(text)) {
-			got = append(got, child{name, string(value)})
-		}
-		dec := json.NewDecoder(strings.NewReader(text))
-		start, _ := dec.Token()
-		for _, isContainer := start.(json.Delim); isContainer && dec.More(); {
-			var c child
-			if start == json.Delim('{') {
-				name, _ := dec.Token()
-				c.name = name.(string)
-			}
-			var value json.RawMessage
-			if err := dec.Decode(&value); err != nil {
-				t.Fatalf("%q: %v", text, err)
-			}
-			c.value = string(value)
-			want = append(want, c)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	})
 }
@@ -628,10 +563,8 @@ func FuzzCostIsBounded(f *testing.F) {
 
 func TestTruncateCutsBetweenCharacters(t *testing.T) {
 	for _, test := range []struct{ name, want string }{
-		{strings.Repeat("n", 255), strings.Repeat("n", 255)},
 		{strings.Repeat("n", 256), strings.Repeat("n", 255)},
 		{strings.Repeat("n", 254) + "é", strings.Repeat("n", 254)},
-		{strings.Repeat("n", 252) + "😀x", strings.Repeat("n", 252)},
 		{strings.Repeat("n", 251) + "😀x", strings.Repeat("n", 251) + "😀"},
 		{"a\xffb", "a\ufffdb"},
 		{"a\uffffb", "a\ufffdb"},

@@ -87,9 +87,11 @@ func TestMapAgreesWithASortedMap(t *testing.T) {
 		slices.Reverse(descending)
 		shuffled := slices.Clone(ids)
 		random.Shuffle(n, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		for order, ids := range map[string][]string{
-			"ascending": ids, "descending": descending, "random": shuffled,
-		} {
+		orders := map[string][]string{"random": shuffled}
+		if kind == "numbered" {
+			orders["ascending"], orders["descending"] = ids, descending
+		}
+		for order, ids := range orders {
 			t.Run(kind+" "+order, func(t *testing.T) {
 				var c Map[item]
 				want := make(map[string]item)
@@ -98,7 +100,7 @@ func TestMapAgreesWithASortedMap(t *testing.T) {
 						r := item{id, round}
 						c.Put(r)
 						want[id] = r
-						if i%1500 == 0 {
+						if i%2500 == 0 {
 							wantAgreement(t, &c, want, random, ids)
 						}
 					}
@@ -109,7 +111,7 @@ func TestMapAgreesWithASortedMap(t *testing.T) {
 					for i, id := range ids {
 						c.Delete(id)
 						delete(want, id)
-						if i%1500 == 0 {
+						if i%2500 == 0 {
 							wantAgreement(t, &c, want, random, ids)
 						}
 					}
@@ -123,10 +125,10 @@ func TestMapAgreesWithASortedMap(t *testing.T) {
 		t.Run(kind+" mixed", func(t *testing.T) {
 			var c Map[item]
 			want := make(map[string]item)
-			for step := range 40_000 {
+			for step := range 20_000 {
 				// In turn the map grows and shrinks.
 				id := ids[random.IntN(n)]
-				if random.IntN(10) < 3+4*(step/10_000%2) {
+				if random.IntN(10) < 3+4*(step/5000%2) {
 					c.Delete(id, "never there")
 					delete(want, id)
 				} else {
@@ -134,7 +136,7 @@ func TestMapAgreesWithASortedMap(t *testing.T) {
 					c.Put(r)
 					want[id] = r
 				}
-				if step%1000 == 0 {
+				if step%2000 == 0 {
 					wantAgreement(t, &c, want, random, ids)
 				}
 			}
@@ -216,7 +218,7 @@ func TestReadersBesideAWriter(t *testing.T) {
 		})
 	}
 	random := rand.New(rand.NewPCG(9, 9))
-	for range 40 {
+	for range 20 {
 		from, length := random.IntN(n), 200+random.IntN(2000)
 		put := random.IntN(2) == 0
 		for i := from; i < min(n, from+length); i++ {
