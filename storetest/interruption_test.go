@@ -30,20 +30,6 @@ var wrongInterruptions = []wrongStore{
 		})
 		s.lookFirst()
 	}, []string{settles, inProgress, decided}, "leaves something behind"},
-	{"the key of an interrupted call is not recorded again", func(s *store) {
-		interrupted := make(map[string]bool)
-		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if ctx.Err() != nil {
-				interrupted[nameOf(k)] = true
-				return order{}, ctx.Err()
-			}
-			if interrupted[nameOf(k)] {
-				return s.createWithoutKey(o)
-			}
-			return right(context.WithoutCancel(ctx), k, o)
-		})
-		s.lookFirst()
-	}, []string{settles}, "The third returned another"},
 }
 
 // lookFirst makes each method look at ctx before it does anything else.

@@ -182,9 +182,6 @@ func checkNeverRefused(t *test) {
 	for n, ctx := range moments(t.Context(), 25) {
 		t.checkSoldOutAmidCall(store, refuser, n, ctx)
 	}
-	if reopener, ok := optional[Reopener](t, store, ""); ok {
-		t.checkSoldOutAfterCrash(store, refuser, reopener, key)
-	}
 }
 
 // sold is how what happens to an order begins whose item is sold out.
@@ -249,27 +246,5 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 				"While a call was in progress (at use %d of its context) its item was sold out. It "+
 					"created the order %q, but another with its key was refused: %v", n, got.ID, refused)
 		}
-	}
-}
-
-// checkSoldOutAfterCrash checks that the key of an order is not refused after a crash,
-// either. No call uses the key between the crash and the one that may be refused, as
-// that might put it into the store's memory. Another key shows that the store has
-// kept its keys, which is another promise.
-func (t *test) checkSoldOutAfterCrash(store storefront.Store, refuser Refuser, reopener Reopener,
-	key storefront.IdempotencyKey) {
-	t.restock(refuser)
-	another, order := newKey(), t.newOrder()
-	t.create(store, another, order)
-	store = t.reopen(reopener)
-	refuser, _ = optional[Refuser](t, store, "")
-	t.restock(refuser)
-	if t.create(store, another, t.newOrder()).ID != order.ID {
-		return
-	}
-	t.sellOut(refuser)
-	if _, err := t.try(store, key, t.newOrder()); err != nil {
-		t.broken("it is decided by what the store has in memory.",
-			"%s, and after a crash, a call with the order's key failed: %v", sold, err)
 	}
 }

@@ -60,9 +60,6 @@ var wrongRefusals = []wrongStore{
 
 	{"refused before the key is looked for", (*store).decideFirst, []string{ordered}, "it is decided before the key is looked for"},
 	{"decided, then recorded", (*store).decideApart, []string{ordered}, "to decide and to record the order are not one step"},
-	{"after a crash, refused before the key is looked for", func(s *store) {
-		s.afterCrash((*store).decideFirst)
-	}, []string{ordered}, "and after a crash, a call with the order's key failed"},
 }
 
 // decideFirst makes the store refuse an order for a sold-out item before it looks for the

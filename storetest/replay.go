@@ -114,7 +114,8 @@ func (t *test) checkRace(store storefront.Store) {
 		}
 		if d := orderDifference(got[i], stored); d != "" {
 			t.broken("a call that loses a race returns its order with the ID of the other.",
-				"Of %d concurrent calls with one key, one returned the order %q with %s.", callers, stored.ID, d)
+				"Of %d concurrent calls with one key, one returned the order %q with %s.", callers,
+				stored.ID, d)
 		}
 	}
 }
