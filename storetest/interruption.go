@@ -82,16 +82,25 @@ func (t *test) checkTrace(store storefront.Store, orders OrderLister, key storef
 	}
 }
 
-// checkTracesOfRefusals checks that refused orders are not there.
+// checkTracesOfRefusals checks that refused orders are not there, not even after a
+// crash.
 func (t *test) checkTracesOfRefusals(store storefront.Store, orders OrderLister, refuser Refuser) {
 	const cause = "it is decided after the order was recorded, and what was recorded is not rolled back."
 	t.sellOut(refuser)
+	var refused []string
 	for range 3 {
 		key, order := newKey(), t.newOrder()
 		if _, err := t.try(store, key, order); err == nil {
 			return // that the order is refused is another promise
 		}
 		t.checkTrace(store, orders, key, order, "A call whose order was refused", cause)
+		refused = append(refused, order.ID)
+	}
+	if reopener, ok := optional[Reopener](t, store, ""); ok && orders != nil {
+		orders, _ = optional[OrderLister](t, t.reopen(reopener), "")
+		if n, wrong := miscount(orders, 0, refused...); wrong {
+			t.broken(cause, "After a crash there are %d orders that were refused.", n)
+		}
 	}
 }
 
@@ -109,7 +118,7 @@ func checkSettles(t *test) {
 	const cause = "a call that was interrupted leaves a key without an order, or a lock."
 	store := t.newOrderStore()
 	for i := range t.interruptions(store) {
-		again := t.newOrder()
+		again, third := t.newOrder(), t.newOrder()
 		got, err := t.try(store, i.key, again)
 		if err != nil {
 			t.broken(cause, "%v Another call with its key failed: %v", i, err)
@@ -117,6 +126,11 @@ func checkSettles(t *test) {
 		if i.err == nil && got.ID != i.stored.ID || got.ID != i.order.ID && got.ID != again.ID {
 			t.broken(cause, "%v It had the order %s. Another call with its key and the order %s returned %s.",
 				i, orderText(i.order), orderText(again), orderText(got))
+		}
+		if settled := t.create(store, i.key, third); settled.ID != got.ID {
+			t.broken(cause,
+				"%v The next one with its key returned the order %s. The third returned another: %s.", i,
+				orderText(got), orderText(settled))
 		}
 	}
 }

@@ -179,8 +179,12 @@ func checkNeverRefused(t *test) {
 	}
 	t.sellOut(refuser)
 	t.checkReplaysOfSoldOut(store, key, first)
+	t.checkSoldOutTogether(store, key)
 	for n, ctx := range moments(t.Context(), 25) {
 		t.checkSoldOutAmidCall(store, refuser, n, ctx)
+	}
+	if reopener, ok := optional[Reopener](t, store, ""); ok {
+		t.checkSoldOutAfterCrash(store, refuser, reopener, key)
 	}
 }
 
@@ -206,6 +210,19 @@ func (t *test) checkReplaysOfSoldOut(store storefront.Store, key storefront.Idem
 		t.broken("the key is looked for together with its fingerprint.",
 			"%s, a call with the order's key and another Fingerprint was refused, and does not match "+
 				"ErrKeyReused: %v", sold, err)
+	}
+}
+
+// checkSoldOutTogether checks that none of several concurrent calls is refused
+// that have the key of an order whose item is sold out.
+func (t *test) checkSoldOutTogether(store storefront.Store, key storefront.IdempotencyKey) {
+	var errs [callers]error
+	together(callers, func(i int) { _, errs[i] = t.try(store, key, t.newOrder()) })
+	for _, err := range errs {
+		if refusalOf(err) != nil {
+			t.broken("the key is not looked for where calls meet.",
+				"%s, one of %d concurrent calls with the order's key was refused: %v", sold, callers, err)
+		}
 	}
 }
 
@@ -246,5 +263,27 @@ func (t *test) checkSoldOutAmidCall(store storefront.Store, refuser Refuser, n i
 				"While a call was in progress (at use %d of its context) its item was sold out. It "+
 					"created the order %q, but another with its key was refused: %v", n, got.ID, refused)
 		}
+	}
+}
+
+// checkSoldOutAfterCrash checks that the key of an order is not refused after a crash,
+// either. No call uses the key between the crash and the one that may be refused, as
+// that might put it into the store's memory. Another key shows that the store has
+// kept its keys, which is another promise.
+func (t *test) checkSoldOutAfterCrash(store storefront.Store, refuser Refuser, reopener Reopener,
+	key storefront.IdempotencyKey) {
+	t.restock(refuser)
+	another, order := newKey(), t.newOrder()
+	t.create(store, another, order)
+	store = t.reopen(reopener)
+	refuser, _ = optional[Refuser](t, store, "")
+	t.restock(refuser)
+	if t.create(store, another, t.newOrder()).ID != order.ID {
+		return
+	}
+	t.sellOut(refuser)
+	if _, err := t.try(store, key, t.newOrder()); err != nil {
+		t.broken("it is decided by what the store has in memory.",
+			"%s, and after a crash, a call with the order's key failed: %v", sold, err)
 	}
 }

@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"context"
 	"errors"
+	"sync"
 	atomics "sync/atomic"
 	"time"
 
@@ -59,7 +60,23 @@ var wrongRefusals = []wrongStore{
 	}, []string{exactlyOne, noTrace}, "sold out now and then, and one after them created 17 orders"},
 
 	{"refused before the key is looked for", (*store).decideFirst, []string{ordered}, "it is decided before the key is looked for"},
+	{"the key is not looked for where calls meet", func(s *store) {
+		var mu sync.Mutex
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			if mu.TryLock() {
+				defer mu.Unlock()
+				time.Sleep(time.Microsecond)
+			} else if err := s.decide(o); err != nil {
+				return order{}, err
+			}
+			return right(ctx, k, o)
+		})
+		s.lookFirst()
+	}, []string{ordered}, "one of 16 concurrent calls with the order's key was refused"},
 	{"decided, then recorded", (*store).decideApart, []string{ordered}, "to decide and to record the order are not one step"},
+	{"after a crash, refused before the key is looked for", func(s *store) {
+		s.afterCrash((*store).decideFirst)
+	}, []string{ordered}, "and after a crash, a call with the order's key failed"},
 }
 
 // decideFirst makes the store refuse an order for a sold-out item before it looks for the

@@ -55,11 +55,15 @@ var rightStores = []struct {
 			return fmt.Errorf("%w: %w", storefront.ErrUnavailable, ctx.Err())
 		})
 	}},
-	{"refusals of the store's own words", func(s *store) {
+	{"refusals of the store's own words, and what is sold out is back after a crash", func(s *store) {
 		s.refusal = storefront.Refusal{Reason: soldOut.Reason}
 		s.refusalIs(func(r storefront.Refusal) error {
 			return wrapped(&storefront.Refusal{Reason: r.Reason, Detail: time.Now().String()})
 		})
+		s.reopen = func() storefront.Store {
+			s.soldOut.Clear()
+			return s
+		}
 	}},
 	{"decided, then recorded, while others with the key wait", func(s *store) {
 		s.decideApart()

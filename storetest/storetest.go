@@ -138,6 +138,7 @@ type OrderLister interface {
 //
 // The suite calls SellOut and Restock concurrently with the methods of the store, but
 // not with each other. Once one of them has returned, the store decides accordingly.
+// After Reopen, the suite calls them anew.
 type Refuser interface {
 	// SellOut makes the store refuse every order for the item that it would
 	// otherwise create, and no other order. It returns the refusal that the suite is
