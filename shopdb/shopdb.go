@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/shopdb/internal/safelog"
 	"example.com/storefront/shopdb/internal/servers"
 	"example.com/storefront/sqlstore"
 )
@@ -62,10 +63,7 @@ func New(pool *sql.DB, opts *Options) *DB {
 	if opts == nil {
 		opts = new(Options)
 	}
-	db := &DB{DB: pool, logger: opts.Logger}
-	if db.logger == nil {
-		db.logger = slog.Default()
-	}
+	db := &DB{DB: pool, logger: safelog.New(opts.Logger)}
 	db.ctx, db.cancel = context.WithCancel(context.Background())
 	return db
 }

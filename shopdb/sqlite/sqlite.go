@@ -65,6 +65,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/shopdb"
+	"example.com/storefront/shopdb/internal/safelog"
 )
 
 const (
@@ -151,9 +152,7 @@ func withDefaults(opts *Options) (o Options) {
 	if opts != nil {
 		o = *opts
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = safelog.New(o.Logger)
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = 100 * time.Millisecond
 	}
