@@ -49,11 +49,11 @@ func BenchmarkHandwritten(b *testing.B) {
 			return d, one
 		}},
 		{"PostgreSQL", func(b *testing.B) (*testdb.DB, *sql.DB) {
-			d := testdb.New(b, "pgx", dbserver.Postgres.DurableDatabase(b))
+			d := testdb.New(b, "pgx", dbserver.Postgres.Start(b).DSN())
 			return d, servingPool(b, d)
 		}},
 		{"MariaDB", func(b *testing.B) (*testdb.DB, *sql.DB) {
-			d := testdb.New(b, "mysql", dbserver.MariaDB.DurableDatabase(b))
+			d := testdb.New(b, "mysql", dbserver.MariaDB.Start(b).DSN())
 			return d, servingPool(b, d)
 		}},
 	} {

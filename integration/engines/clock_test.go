@@ -62,11 +62,10 @@ func TestClocksOfReplicasLoseNoKey(t *testing.T) {
 		store := sqlstore.New(d.Pool, nil)
 		first := time.Now().Add(-30 * 24 * time.Hour).Truncate(time.Millisecond)
 		keyed, late := make(map[string]time.Time), make(map[string]time.Duration) // by ID
-		for _, wrong := range []time.Duration{0, 50 * time.Minute, 2 * time.Hour, 30 * time.Hour, 10 * 24 * time.Hour,
-			400 * 24 * time.Hour, 100 * 365 * 24 * time.Hour} {
-			for n := range 24 {
+		for _, wrong := range []time.Duration{50 * time.Minute, 2 * time.Hour, 30 * time.Hour, 400 * 24 * time.Hour} {
+			for n := range 8 {
 				for _, wrong := range []time.Duration{wrong, -wrong} {
-					at := first.Add(time.Duration(n)*2*time.Hour + time.Minute)
+					at := first.Add(time.Duration(n)*6*time.Hour + time.Minute)
 					order := storefront.Order{ID: orderid.New(at.Add(wrong)), Item: "kettle", Qty: 1, CreatedAt: at.Add(wrong)}
 					must.Get(store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: order.ID}, order))(t)
 					d.RecordKey(t, order.ID, at)

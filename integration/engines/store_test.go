@@ -18,15 +18,12 @@ func TestStore(t *testing.T) {
 		// arrive together share one.
 		t.Run("without Accept", func(t *testing.T) { testdb.RunSuite(t, d) })
 		t.Run("with Accept", func(t *testing.T) {
+			opts := &sqlstore.Options{Accept: testdb.UnlessSoldOut(d)}
 			storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
-				return &testdb.RefusingStore{SuiteStore: testdb.NewSuiteStore(t, d, &sqlstore.Options{Accept: testdb.UnlessSoldOut(d)}, contents)}
+				return &testdb.RefusingStore{SuiteStore: testdb.NewSuiteStore(t, d, opts, contents)}
 			})
 		})
 	}
 	testdb.OnSQLEngines(t, test)
-	for _, k := range []*dbserver.Kind{dbserver.MariaDB, dbserver.MySQL} {
-		t.Run(k.Name+", preparing", func(t *testing.T) {
-			test(t, testdb.New(t, "mysql", dbserver.Preparing(k.Database(t))))
-		})
-	}
+	t.Run("PostgreSQL 18", func(t *testing.T) { test(t, testdb.New(t, "pgx", dbserver.Postgres18.Database(t))) })
 }

@@ -41,10 +41,10 @@ type Kind struct {
 
 	installed func() (*installation, error) // NotInstalled if it is not
 
-	// Servers that end with this binary, one of which waits for no disk.
-	shared, sharedInMemory func() (*Server, error)
+	// A server that ends with this binary, and waits for no disk.
+	shared func() (*Server, error)
 
-	hurries []string // the settings of a server that waits for no disk
+	hurries []string // its settings
 	drop    func(s *Server, database string) error
 }
 
@@ -59,8 +59,7 @@ var (
 // installs completes a kind, whose installation install finds or makes.
 func (k *Kind) installs(install func(k *Kind) (*installation, error)) *Kind {
 	k.installed = sync.OnceValues(func() (*installation, error) { return install(k) })
-	k.shared = sync.OnceValues(func() (*Server, error) { return k.startShared("shared", nil) })
-	k.sharedInMemory = sync.OnceValues(func() (*Server, error) { return k.startShared("memory", k.hurries) })
+	k.shared = sync.OnceValues(k.startShared)
 	return k
 }
 
@@ -324,10 +323,6 @@ func (s *Server) DSN() string { return s.DSNOf(s.in.kind.main) }
 // DSNOf returns the data source name of a database of the server.
 func (s *Server) DSNOf(database string) string { return s.in.kind.dsn(database, s.Addr()) }
 
-// DSNVia returns the data source name of the server's database, where a proxy stands
-// before the server.
-func (s *Server) DSNVia(addr string) string { return s.in.kind.dsn(s.in.kind.main, addr) }
-
 // Query returns the one value that the query returns, as text.
 func (s *Server) Query(query string) (value string, err error) {
 	return queryOne(s.in.kind.driver, s.DSN(), query)
@@ -353,20 +348,8 @@ func queryOne(driver, dsn, query string) (value string, err error) {
 // kills it. Without the binaries it skips the test.
 func (k *Kind) Database(t testing.TB) string {
 	t.Helper()
-	return k.database(t, k.sharedInMemory)
-}
-
-// DurableDatabase is Database on a server whose commits wait for the disk, as they do where
-// the time that they take matters.
-func (k *Kind) DurableDatabase(t testing.TB) string {
-	t.Helper()
-	return k.database(t, k.shared)
-}
-
-func (k *Kind) database(t testing.TB, shared func() (*Server, error)) string {
-	t.Helper()
 	k.Need(t)
-	d := must.Get(newDatabase(shared))(t)
+	d := must.Get(k.NewDatabase())(t)
 	t.Cleanup(func() {
 		if err := d.Drop(); err != nil {
 			t.Error(err)
@@ -397,10 +380,8 @@ type Database struct {
 
 // NewDatabase is Database where there is no test: who uses the database drops it. The error
 // is NotInstalled without the binaries.
-func (k *Kind) NewDatabase() (*Database, error) { return newDatabase(k.sharedInMemory) }
-
-func newDatabase(shared func() (*Server, error)) (*Database, error) {
-	s, err := shared()
+func (k *Kind) NewDatabase() (*Database, error) {
+	s, err := k.shared()
 	if err != nil {
 		return nil, err
 	}
@@ -431,14 +412,13 @@ func (d *Database) Dump() ([]byte, error) {
 	return forPSQL.ReplaceAll(text, nil), err
 }
 
-func (k *Kind) startShared(name string, settings []string) (*Server, error) {
+func (k *Kind) startShared() (*Server, error) {
 	in, err := k.installed()
 	if err != nil {
 		return nil, err
 	}
 	dir := filepath.Dir(in.template)
-	s := &Server{in: in, data: filepath.Join(dir, name), log: filepath.Join(dir, name+".log"),
-		settings: settings}
+	s := &Server{in: in, data: filepath.Join(dir, "data"), log: filepath.Join(dir, "log"), settings: k.hurries}
 	if err := in.Command("cp", "-R", in.template, s.data).Run(); err != nil {
 		return nil, err
 	}

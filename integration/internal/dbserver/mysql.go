@@ -28,9 +28,10 @@ func mySQLKind(name, needed string, install func(k *Kind) (*installation, error)
 			return "root@tcp(" + addr + ")/" + database +
 				"?timeout=2s&innodb_lock_wait_timeout=1&interpolateParams=true"
 		},
-		main:    "shop",
-		hurries: []string{"innodb-flush-log-at-trx-commit=0", "innodb-doublewrite=OFF", "sync-binlog=0"},
-		drop:    dropMySQL,
+		main: "shop",
+		hurries: []string{"innodb-flush-log-at-trx-commit=0", "innodb-doublewrite=OFF", "sync-binlog=0",
+			"innodb-flush-method=nosync", "loose-debug-no-sync"}, // the last is MariaDB's
+		drop: dropMySQL,
 	}
 	return k.installs(install)
 }

@@ -20,15 +20,18 @@ func NewSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options, contents storete
 	t.Helper()
 	d.Clear(t)
 	d.Exec(t, "DELETE FROM sold_out")
-	s := OpenSuiteStore(t, d, opts)
+	s := openSuiteStore(t, d, opts)
 	must.OK(t, s.Put(t.Context(), contents))
 	return s
 }
 
-// OpenSuiteStore returns a store with what is there.
-func OpenSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options) *SuiteStore {
-	t.Helper()
-	return &SuiteStore{SQLStore: d.OpenWith(t, opts), database: d, opts: opts}
+// openSuiteStore returns a store with what is there. Those of a database share connections: a server
+// takes longer for a new one than for most tests.
+func openSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options) *SuiteStore {
+	if d.stores == nil {
+		d.stores = d.Connect(d.t)
+	}
+	return &SuiteStore{SQLStore: storeOn(t, d.stores, opts), database: d, opts: opts}
 }
 
 // RunSuite runs storetest on stores whose orders share commits.
@@ -103,8 +106,9 @@ func (s *SuiteStore) Reopen(t *testing.T) storefront.Store {
 // Reopened is Reopen.
 func (s *SuiteStore) Reopened(t *testing.T) *SuiteStore {
 	t.Helper()
-	s.db.Close()
-	return OpenSuiteStore(t, s.database, s.opts)
+	s.database.stores.Close()
+	s.database.stores = nil
+	return openSuiteStore(t, s.database, s.opts)
 }
 
 // A RefusingStore is a SuiteStore that refuses orders for what is in the table

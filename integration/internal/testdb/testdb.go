@@ -55,7 +55,6 @@ func OnDatabasesWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
 // OnServersWithoutTables is OnDatabasesWithoutTables without SQLite.
 func OnServersWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, Open(t, "pgx", dbserver.Postgres.Database(t))) })
-	t.Run("PostgreSQL 18", func(t *testing.T) { test(t, Open(t, "pgx", dbserver.Postgres18.Database(t))) })
 	t.Run("MariaDB", func(t *testing.T) { test(t, Open(t, "mysql", dbserver.MariaDB.Database(t))) })
 	t.Run("MySQL", func(t *testing.T) { test(t, Open(t, "mysql", dbserver.MySQL.Database(t))) })
 }
@@ -66,7 +65,9 @@ type DB struct {
 	URL    string // or what the driver takes
 	Pool   *sql.DB
 
-	name string // of another driver for the same kind of database, or ""
+	name   string // of another driver for the same kind of database, or ""
+	t      testing.TB
+	stores *sql.DB // of those of a suite; nil until there is one
 }
 
 // New makes the tables in an empty database.
@@ -86,7 +87,7 @@ func Open(t testing.TB, driver, url string) *DB {
 // OpenBy is Open by another driver, whose name is the last one, for the databases that the first one is for.
 func OpenBy(t testing.TB, driver, url, name string) *DB {
 	t.Helper()
-	d := &DB{Driver: driver, URL: url, name: name}
+	d := &DB{Driver: driver, URL: url, name: name, t: t}
 	d.Pool = d.Connect(t)
 	return d
 }
@@ -112,7 +113,10 @@ func (d *DB) Open(t testing.TB) *SQLStore {
 // OpenWith is open with options.
 func (d *DB) OpenWith(t testing.TB, opts *sqlstore.Options) *SQLStore {
 	t.Helper()
-	db := d.Connect(t)
+	return storeOn(t, d.Connect(t), opts)
+}
+
+func storeOn(t testing.TB, db *sql.DB, opts *sqlstore.Options) *SQLStore {
 	all := sqlstore.Options{}
 	if opts != nil {
 		all = *opts
