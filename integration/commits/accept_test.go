@@ -98,12 +98,12 @@ func sendTogether(t *testing.T, d *testdb.DB, accept testdb.Accept, purchases []
 // after it, and some for replays of the orders of an earlier mix.
 func mixed(round int, item string) (purchases []*testdb.Purchase) {
 	for i := range 24 {
-		p := &testdb.Purchase{Key: fmt.Sprintf("new %d %d", round, i), Item: "kettle"}
+		p := &testdb.Purchase{Key: fmt.Sprintf("%s %d %d", item, round, i), Item: "kettle"}
 		switch {
 		case i%8 == 3:
-			p.Key, p.Item = item+" "+p.Key, item
+			p.Item = item
 		case round > 0 && i%2 == 0:
-			p.Key = fmt.Sprintf("new %d %d", round-1, i)
+			p.Key = fmt.Sprintf("%s %d %d", item, round-1, i)
 		}
 		purchases = append(purchases, p)
 	}
@@ -116,7 +116,7 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 			t.Errorf("%s: %v, want an error that says what Accept must not do", p.Item, p.Err)
 		}
 	}
-	for _, row := range []struct {
+	rows := []struct {
 		item    string
 		check   func(t *testing.T, p *testdb.Purchase)
 		ordered bool // the order may be there, as Accept has committed it
@@ -153,11 +153,12 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 				t.Errorf("%s: %v, want what Accept returned, too", p.Item, p.Err)
 			}
 		}, false},
-	} {
-		t.Run(row.item, func(t *testing.T) {
-			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-				t.Parallel()
-				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+	}
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+		for _, row := range rows {
+			t.Run(row.item, func(t *testing.T) {
 				for round := range 2 {
 					purchases := mixed(round, row.item)
 					sendTogether(t, d, testdb.Noted, purchases)
@@ -169,11 +170,12 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 							t.Errorf("%s, at the same time: %v, panicked: %v", p.Key, p.Err, p.Panicked)
 						}
 					}
-					testdb.CheckOrders(t, d, purchases, func(item string) bool { return item == row.item && !row.ordered }, true)
+					never := func(item string) bool { return item == row.item && !row.ordered }
+					testdb.CheckOrders(t, d, purchases, never, true)
 				}
 			})
-		})
-	}
+		}
+	})
 }
 
 // Two orders whose transactions cannot both have been first: the database lets one
@@ -237,17 +239,19 @@ func checkThatAcceptRunsAgain(t *testing.T, d *testdb.DB) {
 	testdb.CheckOrders(t, d, purchases, func(string) bool { return false }, true)
 }
 
-// withAndWithout runs a test of stores without Accept, and with one that notes orders.
-func withAndWithout(t *testing.T, test func(t *testing.T, accept testdb.Accept)) {
+// withAndWithout runs a test of stores on a new database, beside other tests: without Accept, and with one that
+// notes orders.
+func withAndWithout(t *testing.T, d *testdb.DB, test func(t *testing.T, accept testdb.Accept)) {
+	t.Parallel()
+	d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
 	t.Run("without Accept", func(t *testing.T) { test(t, nil) })
+	d.Clear(t)
 	t.Run("with Accept", func(t *testing.T) { test(t, testdb.Noted) })
 }
 
 func TestCallersThatLeave(t *testing.T) {
-	withAndWithout(t, func(t *testing.T, accept testdb.Accept) {
-		testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-			t.Parallel()
-			d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		withAndWithout(t, d, func(t *testing.T, accept testdb.Accept) {
 			for round := range 2 {
 				purchases := mixed(round, "kettle")
 				for i, p := range purchases {

@@ -46,37 +46,16 @@ var curses = map[string][]trigger{
 		{"undoes the statement", []string{
 			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ABORT, 'it is cursed'); END`,
 		}},
-		{"undoes the statement before", []string{
-			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ABORT, 'it is cursed'); END`,
-		}},
 		{"undoes the transaction", []string{
 			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ROLLBACK, 'it is cursed'); END`,
-		}},
-		{"undoes the transaction before", []string{
-			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ROLLBACK, 'it is cursed'); END`,
 		}},
 		// What the statement has done stays.
 		{"fails", []string{
 			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(FAIL, 'it is cursed'); END`,
 		}},
-		{"fails before, after it has written", []string{
-			`CREATE TABLE curses (item TEXT UNIQUE)`,
-			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN
-				INSERT INTO curses VALUES (hex(randomblob(8))); SELECT RAISE(FAIL, 'it is cursed'); END`,
-			`CREATE TRIGGER trace AFTER INSERT ON storefront_orders WHEN (SELECT count(*) FROM curses) > 0 BEGIN
-				SELECT RAISE(ABORT, 'a curse has stayed'); END`,
-		}},
-		{"has a constraint that fails", []string{
-			`CREATE TABLE curses (item TEXT UNIQUE ON CONFLICT FAIL)`,
-			`INSERT INTO curses VALUES ('cursed')`,
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN INSERT INTO curses VALUES (NEW.item); END`,
-		}},
-		// With texts of errors that pass.
+		// With the text of an error that passes.
 		{"says that the database is locked", []string{
 			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ABORT, 'database is locked'); END`,
-		}},
-		{"says that the disk is full", []string{
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END`,
 		}},
 		{"raises at the commit", []string{
 			`CREATE TABLE parents (id INTEGER PRIMARY KEY)`,
@@ -99,15 +78,6 @@ var mySQLCurses = []trigger{
 		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW
 			IF NEW.item = 'cursed' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'; END IF`,
 	}},
-	{"raises before", []string{
-		`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders FOR EACH ROW
-			IF NEW.item = 'cursed' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'; END IF`,
-	}},
-	{"misses what it refers to", []string{
-		`CREATE TABLE parents (id INTEGER PRIMARY KEY)`,
-		`CREATE TABLE children (parent INTEGER, FOREIGN KEY (parent) REFERENCES parents (id))`,
-		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN INSERT INTO children VALUES (1); END IF`,
-	}},
 	// With the error that a taken key has, too, and its text.
 	{"finds a value taken that is called key_hash", []string{
 		`CREATE TABLE curses (name VARCHAR(255) PRIMARY KEY)`,
@@ -115,76 +85,76 @@ var mySQLCurses = []trigger{
 		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN
 			INSERT INTO curses VALUES (CONCAT(NEW.item, ' key_hash')); END IF`,
 	}},
-	{"finds a value taken", []string{
-		`CREATE TABLE curses (item VARCHAR(255) PRIMARY KEY)`,
-		`INSERT INTO curses VALUES ('cursed')`,
-		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN INSERT INTO curses VALUES (NEW.item); END IF`,
-	}},
 }
 
 // The database may have a reason of its own for not taking an order. The
 // orders that share its commit are created all the same.
 func TestOrderThatTheDatabaseRefuses(t *testing.T) {
-	withAndWithout(t, func(t *testing.T, accept testdb.Accept) {
-		for engine, curses := range curses {
-			for _, curse := range curses {
-				t.Run(engine+"/"+curse.name, func(t *testing.T) {
-					var d *testdb.DB
-					switch engine {
-					case "SQLite":
-						d = testdb.New(t, "sqlite", testdb.SQLiteFile(t)+"&_pragma=foreign_keys(1)")
-					case "PostgreSQL":
-						d = testdb.New(t, "pgx", dbserver.Postgres.Database(t))
-					case "MariaDB":
-						d = testdb.New(t, "mysql", dbserver.MariaDB.Database(t))
-					case "MySQL":
-						d = testdb.New(t, "mysql", dbserver.MySQL.Database(t))
-					}
-					d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-					d.Exec(t, curse.statements...)
-					cursed := func(item string) bool { return item == "cursed" && curse.name != takes }
-					check := func(purchases []*testdb.Purchase) {
-						for _, p := range purchases {
-							// What is left out without an error may be there later.
-							passes := errors.Is(p.Err, storefront.ErrUnavailable) && curse.name != "leaves it out"
-							if (p.Err != nil) != cursed(p.Item) || passes {
-								t.Errorf("%s of %s: %v", p.Key, p.Item, p.Err)
-							}
-						}
-						testdb.CheckOrders(t, d, purchases, cursed, accept != nil)
-					}
-					for round := range 2 {
-						purchases := mixed(round, "cursed")
-						sendTogether(t, d, accept, purchases)
-						check(purchases)
-					}
-					alone := &testdb.Purchase{Key: "alone", Item: "cursed"}
-					alone.Send(t.Context(), d.OpenWith(t, &sqlstore.Options{Accept: accept}))
-					check([]*testdb.Purchase{alone})
+	for engine, curses := range curses {
+		for _, curse := range curses {
+			t.Run(engine+"/"+curse.name, func(t *testing.T) {
+				var d *testdb.DB
+				switch engine {
+				case "SQLite":
+					d = testdb.New(t, "sqlite", testdb.SQLiteFile(t)+"&_pragma=foreign_keys(1)")
+				case "PostgreSQL":
+					d = testdb.New(t, "pgx", dbserver.Postgres.Database(t))
+				case "MariaDB":
+					d = testdb.New(t, "mysql", dbserver.MariaDB.Database(t))
+				case "MySQL":
+					d = testdb.New(t, "mysql", dbserver.MySQL.Database(t))
+				}
+				d.Exec(t, curse.statements...)
+				withAndWithout(t, d, func(t *testing.T, accept testdb.Accept) {
+					checkCurse(t, d, curse.name, accept)
 				})
+			})
+		}
+	}
+}
+
+func checkCurse(t *testing.T, d *testdb.DB, curse string, accept testdb.Accept) {
+	t.Helper()
+	cursed := func(item string) bool { return item == "cursed" && curse != takes }
+	check := func(purchases []*testdb.Purchase) {
+		for _, p := range purchases {
+			// What is left out without an error may be there later.
+			passes := errors.Is(p.Err, storefront.ErrUnavailable) && curse != "leaves it out"
+			if (p.Err != nil) != cursed(p.Item) || passes {
+				t.Errorf("%s of %s: %v", p.Key, p.Item, p.Err)
 			}
 		}
-	})
+		testdb.CheckOrders(t, d, purchases, cursed, accept != nil)
+	}
+	for round := range 2 {
+		purchases := mixed(round, "cursed")
+		sendTogether(t, d, accept, purchases)
+		check(purchases)
+	}
+	alone := &testdb.Purchase{Key: "alone", Item: "cursed"}
+	alone.Send(t.Context(), d.OpenWith(t, &sqlstore.Options{Accept: accept}))
+	check([]*testdb.Purchase{alone})
 }
 
 // An order whose key is locked by someone else waits for them, and no other order
 // waits with it.
 func TestOrdersWhoseKeysAreLocked(t *testing.T) {
-	withAndWithout(t, func(t *testing.T, accept testdb.Accept) {
-		testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
-			t.Parallel()
-			d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-			checkLockedKeys(t, d, d.OpenWith(t, &sqlstore.Options{Accept: accept}))
+	// Not on one database: InnoDB locks more where rows have been deleted that it has not purged yet.
+	for name, accept := range map[string]testdb.Accept{"without Accept": nil, "with Accept": testdb.Noted} {
+		t.Run(name, func(t *testing.T) {
+			testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+				t.Parallel()
+				d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+				checkLockedKeys(t, d, d.OpenWith(t, &sqlstore.Options{Accept: accept}))
+			})
 		})
-	})
+	}
 }
 
 // An order that another program has locked, or is changing, replays meanwhile.
 func TestReplaysOfLockedOrders(t *testing.T) {
-	withAndWithout(t, func(t *testing.T, accept testdb.Accept) {
-		testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
-			t.Parallel()
-			d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
+	testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+		withAndWithout(t, d, func(t *testing.T, accept testdb.Accept) {
 			store := d.OpenWith(t, &sqlstore.Options{Accept: accept, Timeout: 20 * time.Second})
 			order := must.Get(testdb.Create(t.Context(), store, "key", "kettle"))(t)
 			for _, statement := range []string{"SELECT id FROM storefront_orders WHERE id = '%s' FOR UPDATE",
