@@ -18,6 +18,7 @@ import (
 
 func TestMigrateByManyAtOnce(t *testing.T) {
 	testdb.OnDatabasesWithoutTables(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		var wg sync.WaitGroup
 		for range 12 {
 			db := d.Connect(t)
@@ -100,53 +101,23 @@ func TestMigrateMakesNoTableAnew(t *testing.T) {
 // The oldest version that may use the tables decides, and not their own.
 func TestMigrateInADatabaseOfALaterRelease(t *testing.T) {
 	const later = 1_000_000
-	for name, oldest := range map[string]int{"that this one may use": 1, "that this one may not use": later} {
-		t.Run(name, func(t *testing.T) {
-			testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-				t.Parallel()
-				d.Exec(t, fmt.Sprintf("UPDATE storefront_schema SET version = %d, oldest = %d", later, oldest), "DROP TABLE storefront_widgets")
-				store := sqlstore.New(d.Pool, nil)
-				err, notReady := store.Migrate(t.Context()), store.Check(t.Context())
-				want := "storefront_widgets"
-				if oldest == later {
-					want = fmt.Sprint(later)
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		d.Exec(t, "DROP TABLE storefront_widgets")
+		for oldest, want := range map[int]string{1: "storefront_widgets", later: fmt.Sprint(later)} {
+			d.Exec(t, fmt.Sprintf("UPDATE storefront_schema SET version = %d, oldest = %d", later, oldest))
+			store := sqlstore.New(d.Pool, nil)
+			for _, err := range []error{store.Migrate(t.Context()), store.Check(t.Context())} {
+				if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, storefront.ErrUnavailable) {
+					t.Errorf("Migrate or Check returned %v, want an error that names %s", err, want)
 				}
-				for _, err := range []error{err, notReady} {
-					if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, storefront.ErrUnavailable) {
-						t.Errorf("Migrate or Check returned %v, want an error that names %s", err, want)
-					}
-				}
-				d.ExpectVersion(t, fmt.Sprint(later, oldest))
-				if _, err := d.Pool.Exec("SELECT id FROM storefront_widgets"); err == nil {
-					t.Error("Migrate has made a table")
-				}
-			})
-		})
-	}
-}
-
-// definitions are of the store's tables, on SQLite and PostgreSQL.
-var definitions = map[string]string{
-	"storefront_users":    "(id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)",
-	"storefront_products": "(id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)",
-	"storefront_widgets":  "(id BYTEA NOT NULL PRIMARY KEY, body TEXT NOT NULL)",
-	"storefront_orders": "(id TEXT NOT NULL PRIMARY KEY, item TEXT NOT NULL, qty BIGINT NOT NULL, created_ms BIGINT NOT NULL, " +
-		"scope BYTEA NOT NULL, key_hash BYTEA UNIQUE, key_fingerprint BYTEA, keyed_ms BIGINT, fields TEXT)",
-	"storefront_replays": "(slot INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL)", // on MySQL and MariaDB alone
-	"storefront_schema":  "(version BIGINT NOT NULL PRIMARY KEY, oldest BIGINT NOT NULL, keep_ms BIGINT, forgotten_ms BIGINT)",
-}
-
-// definition returns that of a table on the database, or "" if it has no such table.
-func definition(d *testdb.DB, table string) string {
-	switch {
-	case d.Driver != "mysql" && table == "storefront_replays":
-		return ""
-	case d.Driver != "mysql":
-		return definitions[table]
-	}
-	types := strings.NewReplacer("scope BYTEA", "scope LONGBLOB", "id BYTEA", "id VARBINARY(255)", "BYTEA", "BINARY(32)",
-		"id TEXT", "id VARCHAR(255)", "body TEXT", "body LONGTEXT")
-	return types.Replace(definitions[table]) + " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+			}
+			d.ExpectVersion(t, fmt.Sprint(later, oldest))
+			if _, err := d.Pool.Exec("SELECT id FROM storefront_widgets"); err == nil {
+				t.Error("Migrate has made a table")
+			}
+		}
+	})
 }
 
 // TestMigrateRefusesTablesOfOthers has each table of the store's be one that another
@@ -161,40 +132,21 @@ func TestMigrateRefusesTablesOfOthers(t *testing.T) {
 		case "mysql":
 			tables = `SELECT table_name FROM information_schema.tables WHERE table_schema = database()`
 		}
-		for table := range definitions {
-			definition := definition(d, table)
-			if definition == "" {
-				continue
-			}
-			others := map[string]string{
-				"other columns": "CREATE TABLE " + table + " (name VARCHAR(20), number BIGINT)",
-				"a view":        "CREATE VIEW " + table + " AS SELECT * FROM other",
-			}
-			for _, change := range [][2]string{{"body TEXT", "body BIGINT"}, {"body LONGTEXT", "body BIGINT"}, {"qty BIGINT", "qty TEXT"},
-				{"number BIGINT", "number INT"}, {"version BIGINT", "version INT"}, {"key_fingerprint B", "print B"}} {
-				if changed := strings.Replace(definition, change[0], change[1], 1); changed != definition {
-					others[change[1]] = "CREATE TABLE " + table + " " + changed
+		for _, table := range []string{"users", "products", "widgets", "orders", "schema"} {
+			table = "storefront_" + table
+			for kind, definition := range map[string]string{
+				"TABLE": "(name VARCHAR(20), number BIGINT)", "VIEW": "AS SELECT 1 AS version",
+			} {
+				d.Exec(t, fmt.Sprintf("CREATE %s %s %s", kind, table, definition))
+				before := testdb.Column(t, d.Pool, tables)
+				err := sqlstore.New(d.Pool, nil).Migrate(t.Context())
+				if err == nil || !strings.Contains(err.Error(), table+" that is not the store's") {
+					t.Errorf("with a %s of another program, Migrate returned %v, want an error that names %s", kind, err, table)
 				}
-			}
-			for name, other := range others {
-				t.Run(table+", "+name, func(t *testing.T) {
-					drop := "DROP TABLE " + table
-					if name == "a view" {
-						d.Exec(t, "CREATE TABLE other "+definition)
-						defer d.Exec(t, "DROP TABLE other")
-						drop = "DROP VIEW " + table
-					}
-					d.Exec(t, other)
-					defer d.Exec(t, drop)
-					before := testdb.Column(t, d.Pool, tables)
-					err := sqlstore.New(d.Pool, nil).Migrate(t.Context())
-					if err == nil || !strings.Contains(err.Error(), table+" that is not the store's") {
-						t.Errorf("Migrate returned %v, want an error that names %s", err, table)
-					}
-					if after := testdb.Column(t, d.Pool, tables); !slices.Equal(after, before) {
-						t.Errorf("there was %q, and then %q", before, after)
-					}
-				})
+				if after := testdb.Column(t, d.Pool, tables); !slices.Equal(after, before) {
+					t.Errorf("there was %q, and then %q", before, after)
+				}
+				d.Exec(t, fmt.Sprintf("DROP %s %s", kind, table))
 			}
 		}
 		d.Migrate(t)
@@ -205,6 +157,7 @@ func TestMigrateRefusesTablesOfOthers(t *testing.T) {
 func TestTablesOfACandidateAreRefused(t *testing.T) {
 	const names = "(id, item, qty, created_ms, scope, key_hash, fingerprint)"
 	testdb.OnDatabasesWithoutTables(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		store := sqlstore.New(d.Connect(t), nil)
 		must.OK(t, store.Migrate(t.Context()))
 		insert := d.SQL("INSERT INTO storefront_orders " + names + " VALUES ('ord_1', '', 1, 0, $1, $2, $3)")
@@ -213,8 +166,8 @@ func TestTablesOfACandidateAreRefused(t *testing.T) {
 			t.Error("a candidate can write into the tables")
 		}
 
-		d.Exec(t, "DROP TABLE storefront_orders", strings.NewReplacer("key_fingerprint", "fingerprint").Replace(
-			"CREATE TABLE storefront_orders "+definition(d, "storefront_orders")), "UPDATE storefront_schema SET version = 3, oldest = 2")
+		d.Exec(t, "ALTER TABLE storefront_orders RENAME COLUMN key_fingerprint TO fingerprint",
+			"UPDATE storefront_schema SET version = 3, oldest = 2")
 		for want, s := range map[string]*sqlstore.Store{
 			"": store, // which runs
 			"of a candidate for 1.0.0, and nothing upgrades them: use an empty database": sqlstore.New(d.Connect(t), nil),
@@ -226,7 +179,9 @@ func TestTablesOfACandidateAreRefused(t *testing.T) {
 				}
 			}
 		}
-		must.Get(d.Pool.Exec(insert, []byte{}, make([]byte, 32), make([]byte, 32)))(t)
+		if orders := testdb.StoredOrders(t, d.Pool); len(orders) > 0 {
+			t.Errorf("its tables have the orders %v", orders)
+		}
 		d.ExpectVersion(t, "3 2")
 	})
 }
