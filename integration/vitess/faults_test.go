@@ -39,7 +39,8 @@ func TestFaults(t *testing.T) {
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer stop()
-	others.Go(func() { readAndWrite(calling, t, c, math.MaxInt, 20*time.Millisecond) })
+	pause := time.Duration(long.Of(20, 200)) * time.Millisecond // all its orders are deleted by one statement
+	others.Go(func() { readAndWrite(calling, t, c, math.MaxInt, pause) })
 	underLoad(t, f, long.Of(300, 10_000), faults(t, f, c))
 	stop()
 	others.Wait()

@@ -292,7 +292,8 @@ func (c *Cluster) AddUnsharded(t testing.TB, keyspace string, database mysql.Con
 func (c *Cluster) WaitUntilCopied(t testing.TB, workflow string) {
 	t.Helper()
 	c.until(t, workflow+" has copied", func() error {
-		out, err := c.tryVtctl("MoveTables", "--workflow", workflow, "--target-keyspace", Keyspace, "show")
+		out, err := c.tryVtctl("MoveTables", "--workflow", workflow, "--target-keyspace", Keyspace,
+			"show", "--include-logs=false")
 		const state = `"state": "`
 		if n := strings.Count(out, state); err == nil &&
 			(n != len(c.opts.Shards) || n != strings.Count(out, state+"Running")) {
