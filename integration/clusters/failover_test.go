@@ -19,30 +19,6 @@ import (
 	"example.com/storefront/internal/must"
 )
 
-// TestFailover kills the primary of a PostgreSQL pair for good and promotes its
-// synchronous standby. The killed one becomes the standby of the other, and so
-// on in turn.
-func TestFailover(t *testing.T) {
-	f := faulttest.New(t)
-	primary := dbserver.StartPostgres(t)
-	standby := primary.StartStandby(t)
-	f.Start(3, dbserver.PostgresURL("postgres", primary.Addr(), standby.Addr()))
-	failOver := func() {
-		f.Kills["primary"]++
-		primary.Kill(t)
-		standby.Promote(t)
-		primary, standby = standby, primary
-	}
-	f.Run(func() {
-		failOver()
-		standby.Follow(t, primary)
-	})
-	f.Check(func() *sql.DB {
-		failOver() // what counts is what the standby has
-		return dbserver.Open(t, "pgx", primary.DSN())
-	})
-}
-
 // TestSplitBrain promotes the standby of a PostgreSQL primary that lives on, takes
 // connections and calls itself the primary, but has nobody left to commit with.
 func TestSplitBrain(t *testing.T) {

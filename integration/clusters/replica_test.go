@@ -110,28 +110,6 @@ func TestReplicaThatCanBeWrittenToIsNoPrimary(t *testing.T) {
 	}
 }
 
-// TestOneOfSeveralServersMustTellWhetherItReplicates has an account that MySQL does not tell, so that a replica
-// could not be known.
-func TestOneOfSeveralServersMustTellWhetherItReplicates(t *testing.T) {
-	server := dbserver.MySQL.Start(t)
-	root := dbserver.Open(t, "mysql", server.DSN())
-	for _, statement := range []string{"CREATE USER clerk@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON shop.* TO clerk@'%'"} {
-		must.Get(root.Exec(statement))(t)
-	}
-	prepare := func(servers string) error {
-		db := must.Get(mysql.Open("mysql://clerk:secret@"+servers+"/shop", nil))(t)
-		defer db.Close()
-		return db.WaitFor(t.Context(), sqlstore.New(db.DB, nil).Migrate)
-	}
-	several := server.Addr() + "," + server.Addr()
-	if err := prepare(several); err == nil || !strings.Contains(err.Error(), "GRANT REPLICATION CLIENT ON *.*") {
-		t.Errorf("with several servers, the start returned %v", err)
-	}
-	must.OK(t, prepare(server.Addr()))
-	must.Get(root.Exec("GRANT REPLICATION CLIENT ON *.* TO clerk@'%'"))(t)
-	must.OK(t, prepare(several))
-}
-
 // TestSubscriberIsNoPrimary has a PostgreSQL database that gets the orders of another one by logical replication,
 // and can be written to.
 func TestSubscriberIsNoPrimary(t *testing.T) {

@@ -231,7 +231,7 @@ func TestOutboxIsMadeByManyAtOnce(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
 		table := map[string]string{"pgx": outbox.PostgresTable, "mysql": outbox.MySQLTable, "sqlite": outbox.SQLiteTable}[d.Driver]
-		for range 20 {
+		for range 5 {
 			var making sync.WaitGroup
 			for range 8 {
 				making.Go(func() {

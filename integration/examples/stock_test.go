@@ -22,7 +22,7 @@ import (
 // has taken its pieces and has its event, once, and what is not in stock is refused.
 func TestStock(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-		if d.Driver == "mysql" {
+		if d.Driver != "pgx" {
 			long.Test(t)
 		}
 		f := faulttest.New(t)

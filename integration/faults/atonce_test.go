@@ -167,6 +167,9 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
+// A server does not learn that a link is silent, and keeps the connection.
+const moreConnections = "max_connections=1000"
+
 // batch is how many orders are admitted at a time.
 const batch = 200
 

@@ -12,6 +12,7 @@ import (
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
+	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/smalldisk"
 	"example.com/storefront/internal/audit"
@@ -22,6 +23,7 @@ import (
 // cannot be emptied as long as there is a reader, then with another file. When the
 // reader or the file has gone, all goes on by itself.
 func TestDiskFull(t *testing.T) {
+	long.Test(t)
 	f := faulttest.New(t)
 	const half = 3000 // more than fill the log
 	f.Orders = 2 * half

@@ -16,12 +16,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/dbproxy"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/integration/vitess/internal/cluster"
+	"example.com/storefront/integration/vitess/internal/dbproxy"
 	"example.com/storefront/integration/vitess/internal/stock"
 	"example.com/storefront/internal/must"
 	"example.com/storefront/shopdb/mysql"
