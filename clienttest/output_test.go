@@ -43,7 +43,8 @@ func TestSuiteWhoseOutputIsJudged(t *testing.T) {
 func output(t *testing.T, client string, args ...string) string {
 	t.Helper()
 	self := must.Get(os.Executable())(t)
-	cmd := exec.CommandContext(t.Context(), self, append(args, "-test.run=^TestSuiteWhoseOutputIsJudged$")...)
+	const run = "-test.run=^TestSuiteWhoseOutputIsJudged$/^/^(nothing|408|503|the_answer_is_lost|ResumeOrder)"
+	cmd := exec.CommandContext(t.Context(), self, append(args, run)...)
 	cmd.Env = append(os.Environ(), inOutput+"="+client)
 	out, _ := cmd.CombinedOutput() // which says whether it failed
 	return string(out)

@@ -83,7 +83,7 @@ var orderFaults = []Fault{
 		}
 		return steps
 	}},
-	{Name: Outage, Clients: 32, steps: func(d Dice) []step {
+	{Name: Outage, Clients: 20, steps: func(d Dice) []step {
 		tries := map[Pace]int{Seconds: 5, Minutes: 6, Days: 18}[d.pace]
 		return repeat(tries, says(503, html))
 	}},
