@@ -166,10 +166,10 @@ var defaultPort = map[string]string{"http": ":80", "https": ":443"}
 // of an order after 30 seconds.
 const tryLimit = 40 * time.Second
 
-const (
-	longestAnswer = 1 << 20  // bytes
-	longestRead   = 16 << 20 // of a page or product
-)
+const longestAnswer = 1 << 20 // bytes
+
+// longestRead is how many bytes a page or product has at most. Tests set it.
+var longestRead int64 = 16 << 20
 
 // An answer is what a try got. Its status is 0 if no answer came, or a part of one.
 type answer struct {
@@ -186,7 +186,7 @@ type answer struct {
 // before it is sent, unless it returns an error.
 func (c *Client) try(ctx context.Context, path string, draft *Draft,
 	prepare func(*http.Request) error) answer {
-	method, body, most := http.MethodGet, "", int64(longestRead)
+	method, body, most := http.MethodGet, "", longestRead
 	if draft != nil {
 		method, body, most = http.MethodPost, draft.body, longestAnswer
 	}

@@ -4,12 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
-	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
 	"testing"
+	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/client"
@@ -17,23 +16,25 @@ import (
 	"example.com/storefront/internal/must"
 )
 
-// TestClient has several seeds decide what the faults leave to chance.
 func TestClient(t *testing.T) {
-	seed := flag.Lookup("clienttest.seed").Value
-	defer seed.Set(seed.String())
-	for n := range 3 {
-		seed.Set(fmt.Sprint(n + 1))
-		t.Run(seed.String(), func(t *testing.T) {
-			clienttest.RunSynctest(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
-				return &tested{newClient(t, service), nil}
-			})
-		})
-	}
+	client.SetLongestRead(t, longest)
+	clienttest.RunSynctest(t, func(t *testing.T, service clienttest.Service) clienttest.Client {
+		return &tested{newClient(t, service), nil}
+	})
 }
 
-func TestJournal(t *testing.T) { clienttest.RunSynctest(t, newJournaled) }
+func TestJournal(t *testing.T) {
+	client.SetLongestRead(t, longest)
+	clienttest.RunSynctest(t, newJournaled)
+}
 
-func TestClientInRealTime(t *testing.T) { clienttest.Run(t, newJournaled) }
+func TestClientInRealTime(t *testing.T) {
+	client.SetLongestRead(t, longest)
+	clienttest.Run(t, newJournaled)
+}
+
+// longest is how much the tested clients read of pages without end. The default costs seconds.
+const longest = 1 << 20
 
 func newJournaled(t *testing.T, service clienttest.Service) clienttest.Client {
 	c := newClient(t, service)
@@ -44,6 +45,7 @@ func newClient(t *testing.T, service clienttest.Service) *client.Client {
 	t.Helper()
 	c, err := client.New(service.URL, &client.Options{
 		HTTPClient: &http.Client{Transport: service.Transport},
+		Patience:   15 * time.Minute, // where nothing helps, 12 hours would be a thousand tries
 		PageSize:   3,
 		Products:   10,
 		Logger:     slog.New(slog.DiscardHandler),

@@ -93,21 +93,6 @@ func TestErrorSaysWhatToDoNext(t *testing.T) {
 // long is more than a client reads of an answer.
 var long = strings.Repeat(" ", 1<<20)
 
-// What is too long for an order, or has no ID, is none: the draft is sent again.
-func TestOrderThatIsNone(t *testing.T) {
-	for _, answer := range []string{
-		`{"id":"ord_1","item":"teapot","qty":2}` + long, `{"id":"","item":"teapot","qty":2}`,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			shop, _ := newScript(says(201, answer))
-			order, err := shopOf(t, shop, client.Options{}).Order(t.Context(), client.NewDraft("teapot", 2))
-			if err != nil || order.ID == "" || order.ID == "ord_1" || len(shop.sent) != 2 {
-				t.Errorf("%.50s: %v, %v after %d tries", answer, order, err, len(shop.sent))
-			}
-		})
-	}
-}
-
 func TestFieldsOfADraft(t *testing.T) {
 	type address struct {
 		Zip  string `json:"zip"`
@@ -317,28 +302,6 @@ func TestTriesEnd(t *testing.T) {
 					t.Errorf("Order ended after %v, want %v", took, test.after)
 				}
 			})
-		})
-	}
-}
-
-// TestTryEndsWhateverComes has a Transport whose bodies end only when they are closed, as that of a 101 does.
-func TestTryEndsWhateverComes(t *testing.T) {
-	for _, status := range []int{101, 200, 201, 403, 503} {
-		synctest.Test(t, func(t *testing.T) {
-			transport := roundTripper(func(*http.Request) (*http.Response, error) {
-				body, _ := io.Pipe()
-				return &http.Response{StatusCode: status, Header: make(http.Header), Body: body}, nil
-			})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			var longest time.Duration
-			c := shopOf(t, transport, client.Options{OnTry: func(_ context.Context, try client.Try) {
-				longest = max(longest, try.Duration)
-			}})
-			_, err := c.Order(ctx, client.NewDraft("teapot", 2))
-			if err == nil || ctx.Err() == nil && status != 101 || longest > 40*time.Second {
-				t.Errorf("%d: Order returned %v; a try took %v", status, err, longest)
-			}
 		})
 	}
 }
