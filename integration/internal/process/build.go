@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -8,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,14 +51,15 @@ func Flags(t testing.TB, command func() (string, error)) map[string]string {
 	return flags
 }
 
-// GoBuild builds a command of the repository into a file.
+// GoBuild builds a command of the repository into a file. Of what go run links, other than go build, go keeps
+// a copy, so that it is linked once for all packages.
 func GoBuild(file, command string, flags ...string) error {
 	g, err := theGroup()
 	if err != nil {
 		return err
 	}
 	build := exec.Command("go",
-		append(append([]string{"build"}, flags...), "-o", file, "example.com/storefront/"+command)...)
+		append(append([]string{"run", "-exec", "cp"}, flags...), "example.com/storefront/"+command, file)...)
 	// else it may write the file after all is removed
 	build.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.id}
 	if out, err := build.CombinedOutput(); err != nil {
@@ -77,30 +78,19 @@ func GoBuildChanged(file, command string, changes ...Change) error {
 	if err != nil {
 		return err
 	}
-	changed := make(map[string]string) // texts by their path
+	replaced := make(map[string]string) // files beside the binary by the path of that in whose place they are
 	for _, c := range changes {
 		name := filepath.Join(strings.TrimSpace(string(root)), c.File)
-		if changed[name] == "" {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return err
-			}
-			changed[name] = string(text)
+		text, err := os.ReadFile(cmp.Or(replaced[name], name))
+		if err != nil {
+			return err
 		}
-		if !strings.Contains(changed[name], c.Old) {
+		if !strings.Contains(string(text), c.Old) {
 			return fmt.Errorf("%s does not have %q", c.File, c.Old)
 		}
-		changed[name] = strings.ReplaceAll(changed[name], c.Old, c.New)
-	}
-	dir, err := os.MkdirTemp("", "storefront-changed-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	replaced := make(map[string]string) // files by the path of that in whose place they are
-	for name, text := range changed {
-		replaced[name] = filepath.Join(dir, strconv.Itoa(len(replaced))+".go")
-		if err := os.WriteFile(replaced[name], []byte(text), 0o600); err != nil {
+		replaced[name] = cmp.Or(replaced[name], fmt.Sprint(file, "-", len(replaced), ".go"))
+		text = []byte(strings.ReplaceAll(string(text), c.Old, c.New))
+		if err := os.WriteFile(replaced[name], text, 0o600); err != nil {
 			return err
 		}
 	}
@@ -108,7 +98,7 @@ func GoBuildChanged(file, command string, changes ...Change) error {
 	if err != nil {
 		return err
 	}
-	list := filepath.Join(dir, "overlay.json")
+	list := file + ".json"
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		return err
 	}
