@@ -1,7 +1,6 @@
 package releases
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
@@ -21,7 +20,6 @@ import (
 	"golang.org/x/tools/go/packages"
 
 	"example.com/storefront/integration/internal/need"
-	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
 
@@ -73,7 +71,7 @@ func openAPI(t *testing.T, folder string) *openapi3.T {
 // checkAPI has apidiff compare the public packages with those in the history, but client, which is young. The
 // export data that apidiff can keep in a file is readable for two releases of Go only.
 func checkAPI(t *testing.T, release string) (lines []string) {
-	old, now := publicPackages(t, sourceOf(t, filepath.Base(release))), publicPackages(t, root)
+	old, now := publicPackages(t, "-overlay="+overlayOf(t, filepath.Base(release))), publicPackages(t)
 	for _, change := range apidiff.ModuleChanges(old, now).Changes {
 		// Nobody is promised that values can be compared by ==.
 		if !change.Compatible && !strings.HasSuffix(change.Message, ": old is comparable, new is not") {
@@ -83,13 +81,14 @@ func checkAPI(t *testing.T, release string) (lines []string) {
 	return lines
 }
 
-// publicPackages loads the packages in a folder that other modules can import.
-func publicPackages(t *testing.T, folder string) *apidiff.Module {
+// publicPackages loads the packages that other modules can import, with flags of go build.
+func publicPackages(t *testing.T, flags ...string) *apidiff.Module {
 	t.Helper()
 	loaded := must.Get(packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedTypes | packages.NeedModule,
-		Dir:  folder,
-		Env:  append(os.Environ(), "GOWORK=off"),
+		Mode:       packages.NeedName | packages.NeedTypes | packages.NeedModule,
+		Dir:        root,
+		Env:        append(os.Environ(), "GOWORK=off"),
+		BuildFlags: flags,
 	}, "./..."))(t)
 	m := new(apidiff.Module)
 	for _, p := range loaded {
@@ -105,27 +104,41 @@ func publicPackages(t *testing.T, folder string) *apidiff.Module {
 	return m
 }
 
-// sourceOf returns a folder with the repository as it was when a release was recorded. It skips
-// the test where the history is not there.
-func sourceOf(t *testing.T, version string) string {
+// overlayOf returns an overlay for go build with the files as they were when a release was recorded, so that packages
+// that are as they were are not compiled again. It skips the test where the history is not there.
+func overlayOf(t *testing.T, version string) string {
 	t.Helper()
 	git := func(args ...string) string {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output()
 		if err != nil {
 			need.Missing(t, need.Tools, fmt.Errorf("no history, which has %s: git %s: %w", version, args[0], err))
 		}
-		return string(bytes.TrimSpace(out))
+		return string(out)
 	}
 	// The commit that recorded the release, not one that has moved what was recorded.
 	recorded := ":(top,glob)**/" + version + "/shop.json"
-	commit := git("log", "-1", "-M", "--diff-filter=AM", "--format=%H", "--", recorded)
-	if commit == "" || git("rev-parse", "--is-shallow-repository") != "false" {
+	commit := strings.TrimSpace(git("log", "-1", "-M", "--diff-filter=AM", "--format=%H", "--", recorded))
+	if commit == "" || git("rev-parse", "--is-shallow-repository") != "false\n" {
 		need.Missing(t, need.Tools, "the history ends before "+version)
 	}
-	source := filepath.Join(process.Folder(t), "source")
-	git("clone", "--quiet", "--shared", "--no-checkout", ".", source)
-	git("-C", source, "checkout", "--quiet", commit)
-	return source
+	top, dir := must.Get(filepath.Abs(root))(t), t.TempDir()
+	replaced := make(map[string]string) // by "" what was not there
+	for name := range strings.Lines(git("ls-files", "--others", "--exclude-standard")) {
+		replaced[filepath.Join(top, strings.TrimSpace(name))] = ""
+	}
+	changed := git("diff", "--name-status", "--no-renames", commit, "--", ".", ":!integration", ":!docs", ":!*_test.go")
+	for line := range strings.Lines(changed) {
+		status, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		file := ""
+		if status != "A" {
+			file = fmt.Sprint(len(replaced), filepath.Ext(name))
+			write(t, dir, file, []byte(git("show", commit+":"+name)))
+			file = filepath.Join(dir, file)
+		}
+		replaced[filepath.Join(top, name)] = file
+	}
+	write(t, dir, "overlay.json", toJSON(t, map[string]any{"Replace": replaced}))
+	return filepath.Join(dir, "overlay.json")
 }
 
 // Recorded files stay where they are, as later commits replay the exchanges and go on with the drafts and
