@@ -89,6 +89,7 @@ func TestReplicasAreReplaced(t *testing.T) {
 			}
 			f := row.start(t, strings.ReplaceAll(config, "127.0.0.1", host))
 
+			pause := 5*time.Millisecond + row.delay/400 // the longer it takes, the fewer orders show it
 			stopped := make(chan struct{})
 			var clients sync.WaitGroup
 			for c := range 4 {
@@ -98,7 +99,7 @@ func TestReplicasAreReplaced(t *testing.T) {
 						select {
 						case <-stopped:
 							return
-						case <-time.After(5 * time.Millisecond):
+						case <-time.After(pause):
 						}
 						if a := s.order(t, fmt.Sprint(c, "-", n)); a.status != http.StatusCreated {
 							t.Errorf("an order is answered with %d %.100s", a.status, a.body)

@@ -79,7 +79,7 @@ func (f *front) open(t testing.TB, opts *storefront.Options) *shop {
 	s.change(t)
 	o := storefront.Options{Logger: slog.New(slog.DiscardHandler)}
 	if opts != nil {
-		o.Shared, o.MaxAge, o.ListMaxAge = opts.Shared, opts.MaxAge, opts.ListMaxAge
+		o.Shared, o.MaxAge = opts.Shared, opts.MaxAge
 	}
 	s.service = storefront.NewWithOptions(&s.store, &o)
 	f.shops.Store(s.host, s)

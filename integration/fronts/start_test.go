@@ -59,13 +59,8 @@ func installed(t *testing.T, program, debianPackage string) {
 func newFront(t *testing.T, program, debianPackage string) (f *front, behind, dir string) {
 	t.Helper()
 	installed(t, program, debianPackage)
-	dir, err := os.MkdirTemp("", "fronts-") // the names of sockets must be short
-	if err == nil {
-		err = os.Chmod(dir, 0o755) // Apache does not run as root
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir = must.Get(os.MkdirTemp("", "fronts-"))(t) // the names of sockets must be short
+	must.OK(t, os.Chmod(dir, 0o755))               // Apache does not run as root
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	f = &front{dial: func() (net.Conn, error) { return net.Dial("unix", filepath.Join(dir, "front")) }}
 	f.client = &http.Client{Transport: &http.Transport{
@@ -154,10 +149,7 @@ func startVarnish(t *testing.T, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/varnishd"
 	f, behind, dir := newFront(t, program, "varnish")
-	host, port, err := net.SplitHostPort(behind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	host, port, _ := strings.Cut(behind, ":")
 	vcl := write(t, dir, "shop.vcl", strings.Replace(config, "\"127.0.0.1\";\n    .port = \"8080\"",
 		fmt.Sprintf("%q;\n    .port = %q", host, port), 1))
 	f.run(t, dir, program, "-F", "-j", "none", "-n", filepath.Join(dir, "varnish"), "-a", filepath.Join(dir, "front"), "-f", vcl, "-s", "malloc,16m")
@@ -208,9 +200,8 @@ func startLighttpd(t *testing.T, config string) *front {
 	f, behind, dir := newFront(t, program, "lighttpd")
 	f.cuts = true
 	config = addressed(config, behind)
-	if host, port, err := net.SplitHostPort(behind); err == nil {
-		config = replaced(t, config, `"127.0.0.1"`, `"`+host+`"`, "8080", port)
-	}
+	_, port, _ := strings.Cut(behind, ":")
+	config = replaced(t, config, "8080", port)
 	name := write(t, dir, "lighttpd.conf", fmt.Sprintf("server.document-root = %q\nserver.bind = %q\n%s", dir, dir+"/front", config))
 	f.run(t, dir, program, "-D", "-f", name)
 	return f
