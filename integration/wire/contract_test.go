@@ -7,7 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"example.com/storefront/integration/internal/apidoc"
 	"example.com/storefront/internal/exchanges"
 	"example.com/storefront/internal/must"
 )
@@ -18,7 +17,7 @@ func TestContract(t *testing.T) {
 	for _, file := range must.Get(exchanges.Files("../../testdata/contract"))(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				wrap := func(h http.Handler) http.Handler { return apidoc.Validated(t, h) }
+				wrap := func(h http.Handler) http.Handler { return validated(t, h) }
 				if err := exchanges.Check(file, wrap); err != nil {
 					t.Error(err)
 				}

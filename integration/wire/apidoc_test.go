@@ -1,5 +1,4 @@
-// Package apidoc holds responses to openapi.json, as a third party reads it.
-package apidoc
+package wire
 
 import (
 	"bytes"
@@ -8,8 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
-	"strings"
+	"path"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -18,49 +17,42 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
-	"example.com/storefront"
 	"example.com/storefront/internal/must"
 )
 
-// A Document is openapi.json as a third party reads it: kin-openapi. Check sees to all that it does not
+// A document is openapi.json as a third party reads it: kin-openapi. Method check sees to all that it does not
 // look at: HEAD, 304, text behind the JSON, and headers and members that are not documented.
-type Document struct{ *openapi3.T }
+type document struct{ *openapi3.T }
 
-// Of returns the document that the service serves with these options. It is valid, and so
-// are the examples in it.
-func Of(opts *storefront.Options) (Document, error) {
-	return servedBy(storefront.NewWithOptions(new(storefront.MemStore), opts))
-}
-
-// servedBy is Of for a service.
-func servedBy(h http.Handler) (Document, error) {
+// servedBy returns the document that a service serves. It is valid, and so are the examples in it.
+func servedBy(h http.Handler) (document, error) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/openapi.json", nil))
 	if doc, ok := known.Load(w.Body.String()); ok {
-		return doc.(Document), nil
+		return doc.(document), nil
 	}
 	doc, err := openapi3.NewLoader().LoadFromData(w.Body.Bytes())
 	if err == nil {
 		err = doc.Validate(context.Background())
 	}
 	if err == nil {
-		known.Store(w.Body.String(), Document{doc})
+		known.Store(w.Body.String(), document{doc})
 	}
-	return Document{doc}, err
+	return document{doc}, err
 }
 
 var known sync.Map // the documents that were served, by their text
 
-// Validated returns a handler that does as h does and reports to t every response
+// validated returns a handler that does as h does and reports to t every response
 // that breaks the openapi.json that h serves. Requests may be anything.
-func Validated(t testing.TB, h http.Handler) http.Handler {
+func validated(t testing.TB, h http.Handler) http.Handler {
 	t.Helper()
 	doc := must.Get(servedBy(h))(t)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		method, path := r.Method, r.URL.EscapedPath()
 		copied := &responseCopy{ResponseWriter: w}
 		h.ServeHTTP(copied, r)
-		if err := doc.Check(method, path, copied.status, copied.header, copied.body.Bytes()); err != nil {
+		if err := doc.check(method, path, copied.status, copied.header, copied.body.Bytes()); err != nil {
 			t.Errorf("the response to %s %s breaks openapi.json: %v", method, path, err)
 		}
 	})
@@ -75,16 +67,11 @@ type responseCopy struct {
 }
 
 func (c *responseCopy) WriteHeader(status int) {
-	if c.header == nil {
-		c.status, c.header = status, c.Header().Clone()
-	}
+	c.status, c.header = status, c.Header().Clone()
 	c.ResponseWriter.WriteHeader(status)
 }
 
 func (c *responseCopy) Write(b []byte) (int, error) {
-	if c.header == nil {
-		c.WriteHeader(http.StatusOK)
-	}
 	c.body.Write(b)
 	return c.ResponseWriter.Write(b)
 }
@@ -92,9 +79,12 @@ func (c *responseCopy) Write(b []byte) (int, error) {
 // Unwrap is for [http.ResponseController].
 func (c *responseCopy) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// Check returns in what way a response is not as documented for the request.
-func (d Document) Check(method, path string, status int, header http.Header, body []byte) error {
+// check returns in what way a response is not as documented for the request.
+func (d document) check(method, path string, status int, header http.Header, body []byte) error {
 	operation := d.operation(method, path)
+	if operation == nil {
+		return nil // the problem that this is answered with is not in the document
+	}
 	documented := operation.Responses.Status(status)
 	if documented == nil {
 		return fmt.Errorf("the status %d is not documented for %s", status, operation.OperationID)
@@ -180,54 +170,20 @@ func hasHeader(r *openapi3.Response, canonical string) bool {
 	return false
 }
 
-// operation returns the operation whose responses document what is answered to a
-// request. For a request that matches none, it is one with the responses that the
-// description of the document has for that.
-func (d Document) operation(method, path string) *openapi3.Operation {
+// operation returns the operation whose responses document what is answered to a request, or nil.
+func (d document) operation(method, path string) *openapi3.Operation {
 	for template, item := range d.Paths.Map() {
-		if !Matches(template, path) {
-			continue
+		if matches(template, path) {
+			return item.Operations()[method]
 		}
-		if operation := item.Operations()[method]; operation != nil {
-			return operation
-		}
-		return &openapi3.Operation{OperationID: "a method that the path does not support",
-			Responses: openapi3.NewResponses(
-				openapi3.WithStatus(http.StatusMethodNotAllowed, d.problem("Allow")),
-				openapi3.WithStatus(http.StatusNotImplemented, d.problem()),
-			)}
 	}
-	return &openapi3.Operation{OperationID: "a path that is not in the document",
-		Responses: openapi3.NewResponses(
-			openapi3.WithStatus(http.StatusNotFound, d.problem()),
-			openapi3.WithStatus(http.StatusNotImplemented, d.problem()),
-		)}
+	return nil
 }
 
-// problem returns the response that is a problem with these headers beside those of
-// every problem.
-func (d Document) problem(headers ...string) *openapi3.ResponseRef {
-	response := openapi3.NewResponse().WithContent(
-		openapi3.NewContentWithSchemaRef(
-			d.Components.Schemas["Problem"], []string{"application/problem+json"}))
-	response.Headers = openapi3.Headers{
-		"Cache-Control":          d.Components.Headers["NoStore"],
-		"Content-Length":         d.Components.Headers["ContentLength"],
-		"X-Content-Type-Options": d.Components.Headers["ContentTypeOptions"],
-	}
-	for _, name := range headers {
-		response.Headers[name] = d.Components.Headers[name]
-	}
-	return &openapi3.ResponseRef{Value: response}
-}
+var parameter = regexp.MustCompile(`{\w+}`)
 
-// Matches reports whether an escaped path is one of the template's.
-func Matches(template, path string) bool {
-	want, got := strings.Split(template, "/"), strings.Split(path, "/")
-	return slices.EqualFunc(want, got, func(want, got string) bool {
-		if strings.HasPrefix(want, "{") {
-			return got != ""
-		}
-		return want == got
-	})
+// matches reports whether an escaped path is one of the template's.
+func matches(template, escaped string) bool {
+	ok, _ := path.Match(parameter.ReplaceAllString(template, "?*"), escaped)
+	return ok
 }
