@@ -69,6 +69,7 @@ func TestNginxCache(t *testing.T) {
 func TestVarnish(t *testing.T) {
 	t.Parallel()
 	f := startVarnish(t, documented(t, "varnish.vcl"))
+	f.streams = true
 	testProxy(t, f)
 	testMetricsStayInside(t, f)
 	testCache(t, f)
