@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/yuin/goldmark/ast"
 
@@ -79,16 +78,13 @@ func withoutIndentation(s string) string {
 var inHTML = regexp.MustCompile(`\b(?:src|srcset|href)="([^"]*)"`)
 
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
-	anchors := make(map[string]map[string]bool) // by the path of a document
-	anchorsIn := func(path string) map[string]bool {
-		if anchors[path] == nil {
-			source, err := os.ReadFile(filepath.Join(repository, path))
-			if err != nil {
-				t.Error(err)
+	anchors := make(map[string]bool) // each behind the name of its document
+	for _, d := range documents.All(t, repository) {
+		d.Walk(func(n ast.Node) {
+			if id, ok := n.AttributeString("id"); ok {
+				anchors[fmt.Sprintf("%s#%s", d.Name, id)] = true
 			}
-			anchors[path] = anchorsOf(documents.Parse(path, source))
-		}
-		return anchors[path]
+		})
 	}
 	for _, d := range documents.All(t, repository) {
 		check := func(target string) {
@@ -103,8 +99,8 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(repository, path)); err != nil {
 				t.Errorf("%s: the link to %q: %v", d.Name, target, err)
-			} else if hasAnchor && !(strings.HasSuffix(path, ".md") && anchorsIn(path)[anchor]) {
-				t.Errorf("%s: the link to %q: no heading makes that anchor", d.Name, target)
+			} else if hasAnchor && !anchors[path+"#"+anchor] {
+				t.Errorf("%s: the link to %q: no heading of a document makes that anchor", d.Name, target)
 			}
 		}
 		d.Walk(func(n ast.Node) {
@@ -124,29 +120,4 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 			}
 		})
 	}
-}
-
-// anchorsOf returns those that GitHub makes of the headings.
-func anchorsOf(d *documents.Document) map[string]bool {
-	anchors := make(map[string]bool)
-	d.Walk(func(n ast.Node) {
-		if n.Kind() != ast.KindHeading {
-			return
-		}
-		anchor := strings.Map(func(r rune) rune {
-			switch {
-			case r == ' ':
-				return '-'
-			case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
-				return unicode.ToLower(r)
-			}
-			return -1
-		}, d.TextOf(n))
-		unique := anchor
-		for i := 1; anchors[unique]; i++ {
-			unique = fmt.Sprintf("%s-%d", anchor, i)
-		}
-		anchors[unique] = true
-	})
-	return anchors
 }

@@ -87,7 +87,7 @@ func TestFirstDayInProduction(t *testing.T) {
 		"/usr/local/bin", dir+"/bin", "/var/backups", dir+"/backups", "db1", "127.0.0.1", ":8080", ":"+free(),
 		"localhost:9464", metrics, "-shutdown-delay 0", "-shutdown-delay 0 -metrics-addr "+metrics,
 		"listen 443", "listen "+proxy, "https://shop.example", "https://localhost:"+proxy,
-		"-orders 20000", "-orders 2000")
+		"-orders 20000", "-orders 1000 -clients 8", "CGO_ENABLED=0", "") // with which everything is compiled again
 	must.OK(t, os.CopyFS(dir+"/deploy", os.DirFS(filepath.Join(repository, "docs", "deploy"))))
 	for _, name := range []string{"shop.service", "nginx.conf"} {
 		file := filepath.Join(dir, "deploy", name)

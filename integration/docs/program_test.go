@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -29,10 +28,10 @@ func TestDocumentedProgram(t *testing.T) {
 	if lines := strings.Count(program, "\n"); lines > 90 {
 		t.Errorf("the program has %d lines, want at most 90", lines)
 	}
-	binary := buildDocumented(t, commands, program)
 	dir := process.Folder(t)
+	buildDocumented(t, commands, program, dir)
 
-	base, shop := startDocumented(t, binary(time.Hour), dir)
+	base, shop := startDocumented(t, dir, time.Hour)
 	for _, row := range []struct {
 		path, credentials, key string // an order if there is a key
 		want                   int
@@ -61,7 +60,7 @@ func TestDocumentedProgram(t *testing.T) {
 		t.Errorf("shop.db is %v, %v, want the mode 0600", info, err)
 	}
 
-	// While it drains, it serves and is not ready, until a second signal comes.
+	// While it drains, it serves and is not ready.
 	must.OK(t, shop.Process.Signal(syscall.SIGTERM))
 	process.WaitFor(t, "/readyz fails", 5*time.Minute, shop, func() error {
 		if status, body := ask(t, base+"/readyz", "", ""); status != http.StatusServiceUnavailable {
@@ -75,9 +74,7 @@ func TestDocumentedProgram(t *testing.T) {
 	if res, err := http.Get(base + "/livez"); err != nil || !res.Close {
 		t.Errorf("while it drains, an answer leaves its connection open: %v, %v", res, err)
 	}
-	if terminate(t, shop) == nil {
-		t.Error("a second signal does not end it at once")
-	}
+	shop.Kill()
 
 	old := func(statement string) (n int) {
 		db := dbserver.Open(t, "sqlite", filepath.Join(dir, "shop.db"))
@@ -89,7 +86,7 @@ func TestDocumentedProgram(t *testing.T) {
 		RETURNING qty`)
 
 	// Started again, it has what is left of the stock, and after one signal it ends cleanly.
-	base, shop = startDocumented(t, binary(0), dir)
+	base, shop = startDocumented(t, dir, 0)
 	if status, body := ask(t, base+"/v1/orders", "Bearer token-of-ada", "b"); status != http.StatusUnprocessableEntity {
 		t.Errorf("after a restart, an order beyond the stock is answered with %d and %s", status, body)
 	}
@@ -111,7 +108,6 @@ func tryDocumented(t *testing.T, base, dir string) {
 	if found == nil {
 		t.Fatal("the document does not say how to stock and try it")
 	}
-	must.OK(t, process.GoBuild(filepath.Join(dir, "exactlyonce"), "cmd/exactlyonce"))
 	script := fmt.Sprintf("%s && ./exactlyonce -url %s -orders 200 %s", found[1], base, found[2])
 	cmd := exec.Command("sh", "-c", strings.ReplaceAll(script, "\n", ""))
 	cmd.Dir = dir
@@ -144,7 +140,8 @@ func documentedProgram(t *testing.T) (program string, commands []string) {
 	return program, commands
 }
 
-// documentedModule makes the module, and returns its folder.
+// documentedModule makes the module, and returns its folder. In the end, the repository is where it is, and not beside
+// the module, as packages in another folder are compiled again.
 func documentedModule(t *testing.T, commands []string, program string) (folder string) {
 	t.Helper()
 	root := must.Get(filepath.Abs(repository))(t)
@@ -157,7 +154,8 @@ func documentedModule(t *testing.T, commands []string, program string) (folder s
 		os.WriteFile(filepath.Join(folder, "go.sum"), sums, 0o600),
 		os.WriteFile(filepath.Join(folder, "main.go"), []byte(program), 0o600),
 	))
-	for _, command := range commands {
+	there := strings.NewReplacer("../storefront", root).Replace
+	for _, command := range append(commands, there(commands[1]), there(commands[2])) {
 		runInModule(t, folder, command)
 	}
 	return folder
@@ -173,31 +171,25 @@ func runInModule(t *testing.T, folder, command string) {
 	}
 }
 
-// buildDocumented makes the module and returns a function that builds the program, with
-// another time for draining, and an address that is its first argument.
-func buildDocumented(t *testing.T, commands []string, program string) func(draining time.Duration) string {
+// buildDocumented makes the module, and builds the program and exactlyonce, which the README runs from there, into a
+// folder. The program's arguments are its address and how long it drains.
+func buildDocumented(t *testing.T, commands []string, program, dir string) {
 	t.Helper()
-	folder := documentedModule(t, commands, program)
-	runInModule(t, folder, "go vet . example.com/storefront/cmd/exactlyonce") // which the README runs from there
-	return func(draining time.Duration) string {
-		const address, pause = `"localhost:8080"`, "10 * time.Second"
-		if strings.Count(program, address) != 1 || strings.Count(program, pause) != 1 {
-			t.Fatalf("the program does not have %s and %s once each", address, pause)
-		}
-		text := strings.NewReplacer(address, "os.Args[1]", pause, fmt.Sprint(int64(draining)),
-			`"net/http"`, `"net/http"; "os"`).Replace(program)
-		must.OK(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(text), 0o600))
-		name := filepath.Join(filepath.Dir(folder), "draining-"+draining.String())
-		runInModule(t, folder, "go build -o "+name+" .")
-		return name
+	const address, pause = `"localhost:8080"`, "10 * time.Second"
+	if strings.Count(program, address) != 1 || strings.Count(program, pause) != 1 {
+		t.Fatalf("the program does not have %s and %s once each", address, pause)
 	}
+	program = strings.NewReplacer(address, "os.Args[1]", pause, "draining()", `"net/http"`, `"net/http"; "os"`).
+		Replace(program) + "\nfunc draining() time.Duration { d, err := time.ParseDuration(os.Args[2]); check(err); return d }"
+	folder := documentedModule(t, commands, program)
+	runInModule(t, folder, "go build -o "+dir+" . example.com/storefront/cmd/exactlyonce")
 }
 
-// startDocumented starts the program in a folder, and returns its URL once it is ready.
-func startDocumented(t *testing.T, binary, dir string) (base string, shop *process.Process) {
+// startDocumented starts the program in its folder, and returns its URL once it is ready.
+func startDocumented(t *testing.T, dir string, draining time.Duration) (base string, shop *process.Process) {
 	t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", process.FreePort())
-	cmd := exec.Command(binary, address)
+	cmd := exec.Command(filepath.Join(dir, "shop"), address, draining.String())
 	cmd.Dir = dir
 	log := filepath.Join(dir, "log")
 	shop = must.Get(process.Start(cmd, log))(t)
@@ -243,18 +235,4 @@ func ask(t *testing.T, url, credentials, key string) (status int, body string) {
 	defer res.Body.Close()
 	text := must.Get(io.ReadAll(res.Body))(t)
 	return res.StatusCode, string(text)
-}
-
-// terminate sends SIGTERM until the program has ended, and returns how that was: it takes
-// the first one a moment to let the second one through.
-func terminate(t *testing.T, shop *process.Process) error {
-	t.Helper()
-	process.WaitFor(t, "the program ends", 5*time.Minute, nil, func() error {
-		if _, ended := shop.HasEnded(); ended {
-			return nil
-		}
-		return cmp.Or(shop.Process.Signal(syscall.SIGTERM), errors.New("it goes on"))
-	})
-	how, _ := shop.HasEnded()
-	return how
 }

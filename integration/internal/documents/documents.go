@@ -17,6 +17,7 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 
 	"example.com/storefront/internal/must"
@@ -53,9 +54,10 @@ func All(t testing.TB, repository string) (docs []*Document) {
 	return docs
 }
 
-// Parse parses a document.
+// Parse parses a document. Its headings have the attribute id, which is the anchor that GitHub makes of them.
 func Parse(name string, source []byte) *Document {
-	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM))
+	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM),
+		goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 	return &Document{name, source, markdown.Parser().Parse(text.NewReader(source))}
 }
 
@@ -76,25 +78,6 @@ func (d *Document) At(offset int) string {
 
 // LinesOf returns the text of a block's lines.
 func (d *Document) LinesOf(n ast.Node) string { return string(n.Lines().Value(d.Source)) }
-
-// TextOf returns the text in a node, without its markup.
-func (d *Document) TextOf(n ast.Node) string {
-	var b strings.Builder
-	ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		switch n := n.(type) {
-		case *ast.Text:
-			if entering {
-				b.Write(n.Value(d.Source))
-			}
-		case *ast.String:
-			if entering {
-				b.Write(n.Value)
-			}
-		}
-		return ast.WalkContinue, nil
-	})
-	return b.String()
-}
 
 var note = regexp.MustCompile(`^<!-- (.*) -->\n$`)
 
