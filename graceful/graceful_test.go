@@ -2,7 +2,6 @@ package graceful
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -30,79 +29,23 @@ import (
 
 // When it stops listening, no connection is left over which a request could be on its way.
 func TestEachAnswerOfTheDelayClosesItsConnection(t *testing.T) {
-	synctest.Test(t, testDelay)
-}
-
-func testDelay(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
-	var open atomic.Int64
-	server := &http.Server{
-		Handler: storefront.New(new(storefront.MemStore)),
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				open.Add(1)
-			case http.StateClosed:
-				open.Add(-1)
+	defer end()
+	p, _ := probing(func(context.Context) error { return nil })
+	handler := newEnding(ctx).wrap(withProbes(p, storefront.New(new(storefront.MemStore))))
+	for _, want := range []string{"", "close"} {
+		for _, request := range []string{
+			"GET /v1/users", "HEAD /v1/users", "OPTIONS /v1/users", "PUT /v1/users", "POST /v1/orders",
+			"GET /v1/products/p", "GET //", "GET /openapi.json", "GET /livez", "GET /readyz",
+		} {
+			method, path, _ := strings.Cut(request, " ")
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+			if got := w.Header().Get("Connection"); got != want {
+				t.Errorf("%s: %d, Connection: %q, want %q", request, w.Code, got, want)
 			}
-		},
-	}
-	listener := pipes.Listen()
-	served := make(chan error, 1)
-	opts := &Options{Delay: 10 * time.Second, Check: func(context.Context) error { return nil }}
-	go func() { served <- Serve(ctx, server, listener, opts) }()
-
-	var clients []func(wantReadyz int)
-	for _, row := range []struct {
-		request string
-		want    int
-	}{
-		{"GET /v1/users", 200}, {"HEAD /v1/users", 200}, {"OPTIONS /v1/users", 204}, {"PUT /v1/users", 405},
-		{"GET /v1/users?limit=0", 400}, {"POST /v1/orders", 415}, {"GET /v1/products/p", 404}, {"GET //", 404},
-		{"GET /openapi.json", 200}, {"GET /livez", 200}, {"GET /readyz", 0},
-	} {
-		transport := &http.Transport{DialContext: listener.Dial}
-		defer transport.CloseIdleConnections()
-		clients = append(clients, func(wantReadyz int) {
-			method, path, _ := strings.Cut(row.request, " ")
-			r, err := http.NewRequestWithContext(t.Context(), method, "http://localhost"+path, nil)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			result, err := transport.RoundTrip(r)
-			if err != nil {
-				t.Errorf("%s: %v", row.request, err)
-				return
-			}
-			defer result.Body.Close()
-			_, err = io.Copy(io.Discard, result.Body)
-			want := cmp.Or(row.want, wantReadyz)
-			if err != nil || result.StatusCode != want {
-				t.Errorf("%s: status %d, %v; want %d", row.request, result.StatusCode, err, want)
-			}
-		})
-	}
-	ask := func(wantReadyz int) {
-		var all sync.WaitGroup
-		for _, client := range clients {
-			all.Go(func() { client(wantReadyz) })
 		}
-		all.Wait()
-	}
-	ask(http.StatusOK)
-	ask(http.StatusOK)
-	if n := open.Load(); n != int64(len(clients)) {
-		t.Errorf("before the end, %d connections are open for %d clients", n, len(clients))
-	}
-	end()
-	ask(http.StatusServiceUnavailable)
-	synctest.Wait()
-	if n := open.Load(); n != 0 {
-		t.Errorf("after another answer each, %d connections are open", n)
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
+		end()
 	}
 }
 

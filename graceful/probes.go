@@ -122,8 +122,8 @@ func (p *probes) current() *check {
 	return c
 }
 
-// run runs a check, which is told of the end of its time a little earlier, so that its own error says why. One
-// that goes on although its time is up has failed, and is the last one until it returns.
+// run runs a check, which is told of the end of its time a little earlier, so that its own error says why.
+// One that goes on although its time is up has failed, and is the last one until it returns.
 func (p *probes) run(c *check) {
 	ctx, cancel := context.WithTimeout(context.Background(), readyLimit*7/8)
 	defer cancel()
@@ -142,7 +142,7 @@ func (p *probes) run(c *check) {
 func (p *probes) call(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("Check panicked: %v\n\n%s", v, debug.Stack())
+			err = fmt.Errorf("the check panicked: %v\n\n%s", v, debug.Stack())
 		}
 	}()
 	return p.check(ctx)

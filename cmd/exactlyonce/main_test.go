@@ -320,7 +320,8 @@ func (s *shop) created(n int) bool {
 	return len(s.sent) > n
 }
 
-// Ctrl-C ends what the output goes to, such as tee, too. A result that could not be written breaks no promise.
+// Ctrl-C ends what the output goes to, such as tee, too. A result that could not be written breaks no
+// promise.
 func TestReaderHasEnded(t *testing.T) {
 	s := startShop(t, nil)
 	for _, stdout := range []bool{false, true} {
