@@ -13,7 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 )
 
 var (
@@ -257,23 +256,6 @@ func TestAgeCountsFromTheBeginningOfTheRead(t *testing.T) {
 			{20, "no-cache", "2 at 25s, request"},
 			{30, "only-if-cached", "2 at 30s, 10s old"},
 		})
-	}
-}
-
-func TestAgeHasTheTimeInWhichTheMachineWasSuspended(t *testing.T) {
-	c := Cache[int]{
-		Read:     func(context.Context, string) (int, error) { return 1, nil },
-		NotFound: errNotFound, Lifetime: time.Hour, Size: 1,
-	}
-	key, d := Key{ID: "a"}, &Directives{AcceptsAge: true, MaxAge: time.Minute, MaxStale: -1, StaleIfError: -1}
-	for _, want := range []Reason{URIMiss, Request} {
-		if answer, err := c.Get(t.Context(), key, d); err != nil || answer.Forwarded != want {
-			t.Errorf("%+v, %v, want one that was read: %s", answer, err, want)
-		}
-		// A read of half an hour ago by the wall clock, and of now by the monotonic one.
-		began := &c.entries[key].Value.(*entry[int]).began
-		*began = began.Add(-time.Hour / 2)
-		(*[2]int64)(unsafe.Pointer(began))[1] += int64(time.Hour / 2)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,7 +54,7 @@ type Kind int
 
 const (
 	Lost       Kind = iota // the key of an acknowledged order creates another one, is refused, or shows none
-	Changed                // a key is answered with another body than before, the time's spelling aside
+	Changed                // a key is answered with another body than before
 	Duplicated             // two responses say that they have created the order of one key
 	Wrong                  // what is acknowledged is not what was ordered, or is another key's order
 	Unanswered             // a key has no answer, however often it is sent
@@ -719,7 +718,7 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 			a.endGap(now)
 			a.result.Acknowledged++
 		}
-		same = bytes.Equal(body, o.Body) || bytes.Equal(atInstant(body), atInstant(o.Body))
+		same = bytes.Equal(body, o.Body)
 		if err == nil && got.ID != "" {
 			if _, ok := a.keys[got.ID]; !ok {
 				a.keys[got.ID] = o.Key
@@ -753,21 +752,6 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 		a.fault(Changed, o, body, "it was first acknowledged as\n%s\nand then by %s as\n%s", o.Body, url,
 			body)
 	}
-}
-
-// atInstant returns the body of an order with its time written in one way: releases differ in how
-// many digits they write, and the instant is what counts. Any other body is returned as it is.
-func atInstant(body []byte) []byte {
-	var got struct {
-		CreatedAt json.RawMessage `json:"created_at"`
-	}
-	var at time.Time
-	if json.Unmarshal(body, &got) != nil || json.Unmarshal(got.CreatedAt, &at) != nil {
-		return body
-	}
-	const name = `"created_at":` // in a string, its quotes are escaped
-	written := slices.Concat([]byte(name), got.CreatedAt)
-	return bytes.Replace(body, written, []byte(name+at.UTC().Format(time.RFC3339Nano)), 1)
 }
 
 // fault notes a fault.

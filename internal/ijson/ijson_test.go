@@ -106,16 +106,6 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// The error says that a text is nested too deeply, however deep it is.
-func TestParseSaysWhatIsNestedTooDeeply(t *testing.T) {
-	for _, depth := range []int{MaxDepth + 1, 10_000, 10_001, 60_000} {
-		_, _, err := Parse([]byte(nested(depth)))
-		if fault, ok := err.(*Error); !ok || fault.Reason != "is nested too deeply" {
-			t.Errorf("%d levels: %.100v", depth, err)
-		}
-	}
-}
-
 func TestSyntaxNamesThePlace(t *testing.T) {
 	for _, test := range []struct{ text, place string }{
 		{``, "line 1, column 1"},

@@ -3,7 +3,6 @@ package ordered
 import (
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -307,16 +306,6 @@ func TestZeroMapIsEmptyAndReady(t *testing.T) {
 	m.Put(item{"a", 1})
 	if got := slices.Collect(m.All()); len(got) != 1 {
 		t.Errorf("All: %v, want the one item", got)
-	}
-}
-
-func TestFromTakesAnyLimit(t *testing.T) {
-	var m Map[item]
-	m.Put(item{"a", 0}, item{"b", 0})
-	for _, limit := range []int{math.MinInt, -1, 0, 1, 2, 1 << 30, math.MaxInt} {
-		if got := m.From("", limit); len(got) != min(max(limit, 0), 2) {
-			t.Errorf("limit %d: %v of two items", limit, got)
-		}
 	}
 }
 
