@@ -12,7 +12,8 @@ import (
 // People copy one example into a module of their own, which has none of the others.
 func TestExamplesImportNothingThatIsNotForOthers(t *testing.T) {
 	const format = `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`
-	out := must.Get(exec.CommandContext(t.Context(), "go", "list", "-f", format, "./examples/...").Output())(t)
+	list := exec.CommandContext(t.Context(), "go", "list", "-f", format, "./examples/...")
+	out := must.Get(list.Output())(t)
 	examples := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(examples) < 2 {
 		t.Fatalf("no examples were found: %s", out)
