@@ -380,25 +380,6 @@ func TestLimitsThatTheServerLeavesZeroAreSet(t *testing.T) {
 	}
 }
 
-func TestContextEndsWithoutASignal(t *testing.T) {
-	for name, ends := range map[string]func(end, stop context.CancelFunc){
-		"stop":   func(_, stop context.CancelFunc) { stop() },
-		"parent": func(end, _ context.CancelFunc) { end() },
-	} {
-		parent, end := context.WithCancel(t.Context())
-		ctx, stop := NotifyContext(parent)
-		if ctx.Err() != nil {
-			t.Errorf("%s: it is done at once", name)
-		}
-		ends(end, stop)
-		if <-ctx.Done(); context.Cause(ctx) != context.Canceled {
-			t.Errorf("%s: the cause is %v", name, context.Cause(ctx))
-		}
-		stop()
-		end()
-	}
-}
-
 // Each of these is tried in a process of its own.
 func TestSignals(t *testing.T) {
 	if runtime.GOOS == "windows" {

@@ -37,26 +37,6 @@ func TestVersionsAreThoseThatUsersGet(t *testing.T) {
 	}
 }
 
-// A program compiles the driver of the database that it opens, and no other one.
-func TestEachPackageHasItsOwnDriver(t *testing.T) {
-	all := []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql",
-		"github.com/prometheus/client_golang/prometheus"}
-	for folder, want := range map[string]string{
-		".": "", "sqlite": all[0], "postgres": all[1], "mysql": all[2], "metrics": all[3],
-	} {
-		out := must.Get(exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+folder).Output())(t)
-		var got []string
-		for path := range strings.Lines(string(out)) {
-			if path = strings.TrimSpace(path); slices.Contains(all, path) {
-				got = append(got, path)
-			}
-		}
-		if text := strings.Join(got, " "); text != want {
-			t.Errorf("%s imports %q, want %q", folder, text, want)
-		}
-	}
-}
-
 // requirements returns the version of each module that a go.mod requires.
 func requirements(t *testing.T, goMod string) map[string]string {
 	t.Helper()

@@ -309,21 +309,6 @@ func TestStaleIfError(t *testing.T) {
 	}
 }
 
-// TestTheEndOfARequestIsItsOwn has a call return as soon as the last request, whose time is over, leaves it.
-func TestTheEndOfARequestIsItsOwn(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 0)
-	defer cancel()
-	c := newCache(nil)
-	under := &call[int]{waiters: 1, done: make(chan struct{})}
-	under.cancel = func() {
-		under.err = context.Canceled
-		close(under.done)
-	}
-	if _, err := c.wait(ctx, under); err != context.DeadlineExceeded {
-		t.Errorf("the request is answered %v, want %v", err, context.DeadlineExceeded)
-	}
-}
-
 func TestNotFoundDropsWhatIsStored(t *testing.T) {
 	for _, header := range []string{"", "no-cache", "max-age=5"} {
 		play(t, header, []outcome{{}, {err: fmt.Errorf("wrapped: %w", errNotFound)}}, []request{

@@ -582,26 +582,3 @@ func TestLongestGap(t *testing.T) {
 		}
 	}
 }
-
-func TestPercentile(t *testing.T) {
-	var thousand []time.Duration
-	for i := range 1000 {
-		thousand = append(thousand, time.Duration(i+1))
-	}
-	for _, row := range []struct {
-		values []time.Duration
-		p      float64
-		want   time.Duration
-	}{
-		{nil, 0.5, 0},
-		{[]time.Duration{3}, 0, 3},
-		{[]time.Duration{3}, 1, 3},
-		{[]time.Duration{1, 2, 3, 4}, 0.5, 2},
-		{[]time.Duration{1, 2, 3, 4}, 0.51, 3},
-		{thousand, 0.999, 999},
-	} {
-		if got := Percentile(row.values, row.p); got != row.want {
-			t.Errorf("of %d values, %v are at most %v, want %v", len(row.values), row.p, got, row.want)
-		}
-	}
-}

@@ -84,29 +84,6 @@ func TestCheckAllowsOnlyAddedMembers(t *testing.T) {
 	}
 }
 
-func TestRandomPartsMustHaveTheirPattern(t *testing.T) {
-	const (
-		a      = "0aaaaaaaaaaaaaaaaaaaaaaaav"
-		b      = "BBBBBBBBBBBBBBBBBBBBBBBBB7"
-		first  = "RANDOM00000000000000000001"
-		second = "RANDOM00000000000000000002"
-	)
-	names := make(map[string]string)
-	for _, c := range []struct{ name, body, want string }{
-		{"the first gets a number", `{"id":"ord_` + a + `"}`, `{"id":"ord_` + first + `"}`},
-		{"an incident is random, too, in another alphabet", `"urn:storefront:incident:` + b + `"`,
-			`"urn:storefront:incident:` + second + `"`},
-		{"another one gets another", `{"id":"ord_c` + a[1:] + `"}`, `{"id":"ord_RANDOM00000000000000000003"}`},
-		{"another alphabet", `"ord_w` + a[1:] + `"`, `"ord_w` + a[1:] + `"`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := nameRandomParts(c.body, names); got != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
-			}
-		})
-	}
-}
-
 func TestRecordWritesOnlyWhereNothingIsRecorded(t *testing.T) {
 	const (
 		blank    = "Two requests.\n\n-- request --\nHEAD /v1/users HTTP/1.1\n\n-- after 1s --\n\n-- request --\nGET /nowhere HTTP/1.1\n"

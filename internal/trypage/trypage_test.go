@@ -74,20 +74,6 @@ func testPolicy(t *testing.T) {
 	}
 }
 
-func TestPageIsRevalidated(t *testing.T) {
-	w := get(trypage.Handler("", nil), "/")
-	tag := w.Header().Get("Etag")
-	if got := w.Header().Get("Cache-Control"); got != "no-cache" {
-		t.Errorf("Cache-Control is %q", got)
-	}
-	if got := get(trypage.Handler("", nil), "/", "If-None-Match", tag); got.Code != 304 || got.Body.Len() != 0 {
-		t.Errorf("with its own tag %s, the answer is %d", tag, got.Code)
-	}
-	if got := get(trypage.Handler("/shop", nil), "/", "If-None-Match", tag); got.Code != 200 {
-		t.Errorf("with the tag of a page for another base, the answer is %d", got.Code)
-	}
-}
-
 func TestMethods(t *testing.T) {
 	w := send(trypage.Handler("", nil), "HEAD", "/", "")
 	if w.Code != 200 || w.Body.Len() != 0 || w.Header().Get("Content-Length") == "" {

@@ -321,14 +321,6 @@ func down(t *testing.T) (s *server, hoping context.Context, w *Watch) {
 	return s, hoping, w
 }
 
-func TestACallThatEndsEarlyTriesAnotherServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, _, w := down(t)
-		defer w.Stop()
-		wantTry(t, "of a call that ends early", w, true, times.Silence/4)
-	})
-}
-
 func TestACallGoesOnOnceTheServerHasAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, hoping, w := down(t)

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"example.com/storefront"
@@ -29,31 +27,6 @@ func scrape(registry *prometheus.Registry) string {
 	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
 	handler.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body.String()
-}
-
-// A program may have metrics of its own, with the names that everybody takes, and two shops.
-func TestMetricsStandBesideThoseOfTheProgram(t *testing.T) {
-	registry := prometheus.NewPedanticRegistry()
-	db := sql.OpenDB(nil)
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewDBStatsCollector(db, "shop"),
-		prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests_total", Help: "Ours."}, []string{"ours"}))
-	opts := &Options{DB: db, Store: sqlstore.New(db, nil)}
-	var shops []*Metrics
-	for _, shop := range []string{"tea", "coffee"} {
-		m := must.Get(New(prometheus.WrapRegistererWith(prometheus.Labels{"shop": shop}, registry), opts))(t)
-		shops = append(shops, m)
-	}
-	service := shops[1].Wrap(storefront.New(new(storefront.MemStore)))
-	service.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/users", nil))
-	want := `storefront_requests_total{code="200",method="get",route="GET /v1/users",shop="coffee"} 1`
-	if text := scrape(registry); !strings.Contains(text, want) {
-		t.Errorf("there is no %s:\n%s", want, text)
-	}
-
-	again := prometheus.WrapRegistererWith(prometheus.Labels{"shop": "tea"}, registry)
-	if _, err := New(again, opts); !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
-		t.Errorf("a second shop with the label of another is %v", err)
-	}
 }
 
 func TestNamesOfMetrics(t *testing.T) {

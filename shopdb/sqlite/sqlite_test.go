@@ -252,19 +252,6 @@ func TestWithoutRoomTransactionsCanOnlyEnd(t *testing.T) {
 	}
 }
 
-func TestDiskWithoutRoomIsLogged(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "shop.db")
-	db, file := openFile(t, name)
-	log, opts := logged()
-	file.logger, file.free = opts.Logger, disk(0)
-	file.watching.Go(func() { file.watch(db) })
-	for limit := time.Now().Add(30 * time.Second); log.text() == "" && time.Now().Before(limit); runtime.Gosched() {
-	}
-	if text := log.text(); !strings.Contains(text, "file="+file.path+" free=0 wanted=2") || strings.Contains(text, "nil") {
-		t.Errorf("the log is %s, want that it has the file and the bytes", text)
-	}
-}
-
 // read has another reader begin to read, and returns what ends it.
 func read(t *testing.T, name string) (end func()) {
 	t.Helper()
