@@ -1,10 +1,7 @@
 package examples
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -18,41 +15,6 @@ import (
 	"example.com/storefront/internal/must"
 	"example.com/storefront/shopdb/examples/drafts"
 )
-
-// TestDraftsThatFailHoldUpNoOther has a shop answer them only when it has the others.
-func TestDraftsThatFailHoldUpNoOther(t *testing.T) {
-	db := testdb.Open(t, "sqlite", testdb.SQLiteFile(t)).Pool
-	must.Get(db.Exec(drafts.Table))(t)
-	for i := range 9 {
-		item := "poison"
-		if i == 8 {
-			item = "teapot"
-		}
-		tx := must.Get(db.BeginTx(t.Context(), nil))(t)
-		must.OK(t, drafts.Keep(t.Context(), tx, fmt.Sprint(i), item, 1))
-		must.OK(t, tx.Commit())
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	service := storefront.New(new(storefront.MemStore))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := must.Get(io.ReadAll(r.Body))(t)
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		if bytes.Contains(body, []byte("poison")) {
-			select {
-			case <-ctx.Done():
-			case <-r.Context().Done():
-			}
-			panic(http.ErrAbortHandler)
-		}
-		service.ServeHTTP(w, r)
-		cancel()
-	}))
-	defer server.Close()
-	err := drafts.Send(ctx, db, must.Get(client.New(server.URL, nil))(t))
-	if ctx.Err() == nil {
-		t.Errorf("the teapot was not sent: %v", err)
-	}
-}
 
 // TestDraftsInATransaction keeps drafts, some of them in transactions that are rolled back, and
 // sends them by several callers to a shop whose every third answer is lost.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -223,25 +222,5 @@ func TestOutboxPublishesAnEventThatAppearsBeforeOthers(t *testing.T) {
 		}))(t)
 		d.publishAll(t, inbox.send)
 		expectOrders(t, "orders whose events were received", append(created, "ord_late"), inbox.received)
-	})
-}
-
-// Programs that start at once all make the table.
-func TestOutboxIsMadeByManyAtOnce(t *testing.T) {
-	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-		t.Parallel()
-		table := map[string]string{"pgx": outbox.PostgresTable, "mysql": outbox.MySQLTable, "sqlite": outbox.SQLiteTable}[d.Driver]
-		for range 5 {
-			var making sync.WaitGroup
-			for range 8 {
-				making.Go(func() {
-					if _, err := d.Pool.Exec(table); err != nil && !strings.Contains(err.Error(), "database is locked") {
-						t.Error(err)
-					}
-				})
-			}
-			making.Wait()
-			d.Exec(t, "DROP TABLE outbox")
-		}
 	})
 }

@@ -106,7 +106,7 @@ func (k *Kind) installation(t testing.TB) *installation {
 	return in
 }
 
-// makeTemplate has fill make the folder that servers begin with, or copies the one that an
+// makeTemplate has fill make the folder that servers begin with, or finds the one that an
 // earlier binary made of the same version of the server and with the same settings. It takes
 // seconds, in each package anew, so the first binary keeps a copy in the user's cache.
 func (in *installation) makeTemplate(version process.Cmd, settings []string, fill func() error) error {
@@ -121,7 +121,8 @@ func (in *installation) makeTemplate(version process.Cmd, settings []string, fil
 	of := sha256.Sum256(fmt.Append(release, settings))
 	kept := filepath.Join(cache, "storefront", "data", in.kind.needed+"-"+hex.EncodeToString(of[:8]))
 	if _, err := os.Stat(kept); err == nil {
-		return errors.Join(copyFolder(kept, in.template), in.Give(in.template))
+		in.template = kept
+		return nil
 	}
 	if err := fill(); err != nil {
 		return err
@@ -244,7 +245,11 @@ func (k *Kind) newServer(t testing.TB, settings []string) *Server {
 
 func (s *Server) copyTemplate(t testing.TB) {
 	t.Helper()
-	must.OK(t, s.in.Command("cp", "-R", s.in.template, s.data).Run())
+	must.OK(t, s.in.copyTemplate(s.data))
+}
+
+func (in *installation) copyTemplate(to string) error {
+	return errors.Join(copyFolder(in.template, to), in.Give(to))
 }
 
 // Start starts a server that is down and waits until it answers. It keeps its data
@@ -417,9 +422,12 @@ func (k *Kind) startShared() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Dir(in.template)
+	dir, err := in.Folder(k.needed + "-shared")
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{in: in, data: filepath.Join(dir, "data"), log: filepath.Join(dir, "log"), settings: k.hurries}
-	if err := in.Command("cp", "-R", in.template, s.data).Run(); err != nil {
+	if err := in.copyTemplate(s.data); err != nil {
 		return nil, err
 	}
 	if err := s.tryStart(); err != nil {
