@@ -184,15 +184,12 @@ func checkLockedKeys(t *testing.T, d *testdb.DB, store storefront.Store) {
 			// A transaction that waits for a key there keeps others from inserting keys
 			// between it and the one before. In a table of many orders, these are few.
 			before := new(big.Int).SetBytes(hash[:])
-			if _, err := d.Pool.Exec(insert, fmt.Sprint("ord_before_", i), before.Sub(before, big.NewInt(1)).FillBytes(make([]byte, 32)), fingerprint[:]); err != nil {
-				t.Fatal(err)
-			}
+			before.Sub(before, big.NewInt(1))
+			must.Get(d.Pool.Exec(insert, fmt.Sprint("ord_before_", i), before.FillBytes(make([]byte, 32)), fingerprint[:]))(t)
 		}
 		tx := must.Get(d.Pool.BeginTx(t.Context(), nil))(t)
 		defer tx.Rollback()
-		if _, err := tx.ExecContext(t.Context(), insert, fmt.Sprint("ord_of_another_", i), hash[:], fingerprint[:]); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tx.Exec(insert, fmt.Sprint("ord_of_another_", i), hash[:], fingerprint[:]))(t)
 		locked, holders = append(locked, p), append(holders, tx)
 	}
 	for i := range others {

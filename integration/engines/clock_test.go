@@ -24,9 +24,8 @@ func TestForgetKeysGoesByTheDatabasesClock(t *testing.T) {
 			young: now.Add(-storefront.KeyLifetime + time.Hour),
 		} {
 			order := storefront.Order{ID: value, Item: "kettle", Qty: 1, CreatedAt: now}
-			if _, err := sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value}, order); err != nil {
-				t.Fatal(err)
-			}
+			key := storefront.IdempotencyKey{Value: value}
+			must.Get(sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), key, order))(t)
 			d.RecordKey(t, value, at)
 		}
 		keys := func(t *testing.T) int {

@@ -97,10 +97,10 @@ func checkPlans(t *testing.T, db *sql.DB, store *sqlstore.Store, recorder *sqlta
 		when, seconds = "analyzed", 1000
 		must.Get(db.Exec(analyze))(t)
 	}
-	list := func(list func(context.Context, string, int) ([]storefront.Resource, error), position string, full bool) func(context.Context) error {
+	list := func(list func(context.Context, string, int) ([]storefront.Resource, error), position string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			page, err := list(ctx, position, 51)
-			if err == nil && (len(page) == 0 || full != (len(page) == 51)) {
+			if err == nil && len(page) != 51 {
 				err = fmt.Errorf("the page has %d items", len(page))
 			}
 			return err
@@ -109,7 +109,7 @@ func checkPlans(t *testing.T, db *sql.DB, store *sqlstore.Store, recorder *sqlta
 	orders := func(scope string, at time.Duration) func(context.Context) error {
 		return list(func(ctx context.Context, after string, limit int) ([]storefront.Resource, error) {
 			return store.OrderReader().ListOrders(ctx, scope, after, limit)
-		}, orderid.First(newYear.Add(at)), true)
+		}, orderid.First(newYear.Add(at)))
 	}
 	const ofScope, lessThan = `(?:ROW\(scope, id\)|scope)`, `(?:=.* AND \(?id ?<|<)`
 	forget := func(ctx context.Context) error {
@@ -126,12 +126,10 @@ func checkPlans(t *testing.T, db *sql.DB, store *sqlstore.Store, recorder *sqlta
 		column string // by which the index is searched
 		by     string // an operator, as a regular expression
 	}{
-		{"the first users", list(store.ListUsers, "", true), "", "storefront_users", "storefront_users_pkey", "id", ">"},
-		{"users in the middle", list(store.ListUsers, "10500000", true), "", "storefront_users", "storefront_users_pkey", "id", ">"},
-		{"the last users", list(store.ListUsers, "10999899", false), "", "storefront_users", "storefront_users_pkey", "id", ">"},
-		{"the first widgets", list(store.ListWidgets, "", true), "", "storefront_widgets", "storefront_widgets_pkey", "id", ">=?"},
-		{"widgets in the middle", list(store.ListWidgets, "10500000", true), "", "storefront_widgets", "storefront_widgets_pkey", "id", ">=?"},
-		{"the last widgets", list(store.ListWidgets, "10999899", false), "", "storefront_widgets", "storefront_widgets_pkey", "id", ">=?"},
+		{"the first users", list(store.ListUsers, ""), "", "storefront_users", "storefront_users_pkey", "id", ">"},
+		{"users in the middle", list(store.ListUsers, "10500000"), "", "storefront_users", "storefront_users_pkey", "id", ">"},
+		{"the first widgets", list(store.ListWidgets, ""), "", "storefront_widgets", "storefront_widgets_pkey", "id", ">=?"},
+		{"widgets in the middle", list(store.ListWidgets, "10500000"), "", "storefront_widgets", "storefront_widgets_pkey", "id", ">=?"},
 		{"a product", func(ctx context.Context) error {
 			_, err := store.GetProduct(ctx, "10500000")
 			return err

@@ -18,10 +18,9 @@ import (
 // of the user's name that somebody makes comes first in the usual search_path of a shop that runs in public.
 func TestTenantsHaveTheirOwnTables(t *testing.T) {
 	public := testdb.New(t, "pgx", dbserver.Postgres.Database(t))
-	if err := sqlstore.New(public.Pool, nil).Products.Put(t.Context(), storefront.MustResource("kettle", nil)); err != nil {
-		t.Fatal(err)
-	}
-	first := must.Get(testdb.Create(t.Context(), sqlstore.New(public.Pool, nil), "key", "kettle"))(t)
+	shop := sqlstore.New(public.Pool, nil)
+	must.OK(t, shop.Products.Put(t.Context(), storefront.MustResource("kettle", nil)))
+	first := must.Get(testdb.Create(t.Context(), shop, "key", "kettle"))(t)
 	created := map[string]string{first.ID: "public"}
 	for _, schema := range []string{`tenant`, `"Tenant ""2"", é"`} {
 		public.Exec(t, "CREATE SCHEMA "+schema)

@@ -29,14 +29,8 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	links   map[*link]struct{}
-	strikes []*strike
+	strikes []*Fault      // each for the next message of its kind, on whichever link
 	held    chan struct{} // unless it is nil, everything waits until it is closed
-}
-
-// A strike is a fault that is for the next message of its kind, on whichever link.
-type strike struct {
-	Fault
-	done chan struct{} // closed when it has struck
 }
 
 // A Fault is what a proxy does to a message, and to the link that it is on.
@@ -68,19 +62,6 @@ const (
 	Reset                   // both connections are reset
 	Endings
 )
-
-// String names the kind of message, how much of it passes, and the ending.
-func (f Fault) String() string {
-	passed := "cut"
-	switch f.Pass {
-	case 0:
-		passed = "lost"
-	case 1:
-		passed = "passed"
-	}
-	return [...]string{"request", "answer", "commit"}[f.To] + " " + passed + " and " +
-		[...]string{"silence", "closed", "half-closed", "reset"}[f.Then]
-}
 
 // Start starts a proxy for a server, which need not be up, for the time of the
 // test.
@@ -121,14 +102,11 @@ func StartAt(t testing.TB, addr string, protocol Protocol, server string) *Proxy
 // Addr returns where clients connect.
 func (p *Proxy) Addr() string { return "127.0.0.1:" + strconv.Itoa(p.Port) }
 
-// Strike has the next message of the fault's kind meet it, on whichever link that
-// is, and returns a channel that is closed when that has happened.
-func (p *Proxy) Strike(f Fault) (done <-chan struct{}) {
+// Strike has the next message of the fault's kind meet it, on whichever link that is.
+func (p *Proxy) Strike(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := &strike{f, make(chan struct{})}
-	p.strikes = append(p.strikes, s)
-	return s.done
+	p.strikes = append(p.strikes, &f)
 }
 
 // Hold keeps what comes from now on, on links and from those who connect, until
@@ -187,8 +165,8 @@ func (p *Proxy) wait() bool {
 	}
 }
 
-// next returns the strike that a message on a link is to meet, or nil.
-func (p *Proxy) next(l *link, kind MessageKind) *strike {
+// next returns the fault that a message on a link is to meet, or nil.
+func (p *Proxy) next(l *link, kind MessageKind) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, s := range p.strikes {
@@ -321,7 +299,6 @@ func (l *link) pass(message []byte, kind MessageKind, to *net.TCPConn) (more boo
 	}
 	s := l.proxy.next(l, kind)
 	if s != nil {
-		defer close(s.done)
 		message = message[:int(s.Pass*float64(len(message)))]
 	}
 	if _, err := to.Write(message); err != nil {
