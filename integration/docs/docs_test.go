@@ -21,7 +21,7 @@ func TestDocumentsHaveOnlyBlocksThatAreTested(t *testing.T) {
 	for _, d := range documents.All(t, repository) {
 		d.Walk(func(n ast.Node) {
 			if _, ok := n.(*ast.CodeBlock); ok {
-				t.Errorf("%s: an indented block: fence it, and say what it is", d.At(n.Lines().At(0).Start))
+				t.Errorf("%s: an indented block: fence it, and say what it is\n%s", d.Name, d.LinesOf(n))
 			}
 		})
 		for _, b := range d.Blocks() {

@@ -5,7 +5,6 @@ package documents
 import (
 	"bytes"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -69,11 +68,6 @@ func (d *Document) Walk(visit func(ast.Node)) {
 		}
 		return ast.WalkContinue, nil
 	})
-}
-
-// At says where in the document an offset is.
-func (d *Document) At(offset int) string {
-	return fmt.Sprintf("%s:%d", d.Name, 1+bytes.Count(d.Source[:offset], []byte("\n")))
 }
 
 // LinesOf returns the text of a block's lines.
