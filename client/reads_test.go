@@ -42,6 +42,24 @@ func TestPageSizeIsWhatTheShopAllows(t *testing.T) {
 	}
 }
 
+// TestListGoesRound has pages without items that lead to each other.
+func TestListGoesRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if n++; n == 100 {
+				panic("it goes on for ever")
+			}
+			says(200, fmt.Sprintf(`{"data":[],"has_more":true,"next":"%d"}`, n%2))(w, r)
+		})}
+		for user, err := range shopOf(t, shop, client.Options{}).Users(t.Context()) {
+			if _, ok := errors.AsType[*client.UnknownError](err); !ok {
+				t.Errorf("the walk yields %v, %v after %d pages", user, err, n)
+			}
+		}
+	})
+}
+
 // A slow is a body of a KB per second.
 type slow struct {
 	io.Reader
