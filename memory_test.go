@@ -13,7 +13,7 @@ import (
 // costs calls f in goroutines that then wait, as those of idle connections do, and returns how large the
 // stack of each is, and how much it has allocated, in bytes.
 func costs(f func()) (stack, allocated int) {
-	const goroutines = 16
+	const goroutines = 8
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
