@@ -133,7 +133,7 @@ func TestProgramIsJudged(t *testing.T) {
 			`The last that it wrote to its standard error:\n    last\twords\n$`},
 		{"dies of an answer", "^orders/(200 with|order-refused$)", 1,
 			`FAIL: orders/200 with an order\n.*, it ended \(exit status 3\)\n.*\n    last\twords\n` +
-			`It fails also with the faults ("orders/.*\s+)+$`},
+				`It fails also with the faults ("orders/.*\s+)+$`},
 	} {
 		t.Run(row.how, func(t *testing.T) {
 			t.Parallel()
