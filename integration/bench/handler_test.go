@@ -94,7 +94,8 @@ func BenchmarkHandler(b *testing.B) {
 			if op.name == "orders-50" {
 				for i := range benchmarkRecords {
 					key := storefront.IdempotencyKey{Scope: "account", Value: benchmarkID(i)}
-					order := storefront.Order{ID: "ord_" + benchmarkID(i), Item: "teapot", Qty: 2, CreatedAt: time.UnixMilli(1e12)}
+					order := storefront.Order{
+						ID: "ord_" + benchmarkID(i), Item: "teapot", Qty: 2, CreatedAt: time.UnixMilli(1e12)}
 					must.Get(store.CreateOrder(b.Context(), key, order))(b)
 				}
 				opts.Orders, opts.Scope = store, func(*http.Request) string { return "account" }

@@ -22,8 +22,8 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// TestDocumentedGoCompiles has the Go of the documents type-checked, each block as a package of its own that is not
-// in the file system. Of what is no whole program, names may be missing that the text around it speaks of.
+// TestDocumentedGoCompiles has the Go of the documents type-checked, each block as a package of its own that is
+// not in the file system. Of what is no whole program, names may be missing that the text around it speaks of.
 func TestDocumentedGoCompiles(t *testing.T) {
 	root := must.Get(filepath.Abs(repository))(t)
 	files := make(map[string][]byte)

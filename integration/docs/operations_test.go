@@ -38,7 +38,8 @@ func TestQueriesOfOperators(t *testing.T) {
 	testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
 		statements := statementsOf(t, d, "docs/databases.md", "TestQueriesOfOperators")
-		for _, statement := range append(statements, statementsOf(t, d, "docs/operations.md", "TestQueriesOfOperators")...) {
+		statements = append(statements, statementsOf(t, d, "docs/operations.md", "TestQueriesOfOperators")...)
+		for _, statement := range statements {
 			if d.Driver == "mysql" && strings.Contains(statement, "replication_group_members") && isMariaDB(t, d) {
 				continue // which has no such groups
 			}
@@ -160,8 +161,8 @@ func TestDocumentedTableSettings(t *testing.T) {
 	})
 }
 
-// backingUp tries a command that copies the SQLite file of storefrontd: the copy is for its owner alone. It replaces no
-// copy, and makes no file where there is no database.
+// backingUp tries a command that copies the SQLite file of storefrontd: the copy is for its owner alone. It
+// replaces no copy, and makes no file where there is no database.
 func backingUp(t *testing.T, command string) {
 	need.Programs(t, need.Tools, "sqlite3")
 	dir := process.Folder(t)

@@ -140,8 +140,8 @@ func documentedProgram(t *testing.T) (program string, commands []string) {
 	return program, commands
 }
 
-// documentedModule makes the module, and returns its folder. In the end, the repository is where it is, and not beside
-// the module, as packages in another folder are compiled again.
+// documentedModule makes the module, and returns its folder. In the end, the repository is where it is, and not
+// beside the module, as packages in another folder are compiled again.
 func documentedModule(t *testing.T, commands []string, program string) (folder string) {
 	t.Helper()
 	root := must.Get(filepath.Abs(repository))(t)
@@ -171,8 +171,8 @@ func runInModule(t *testing.T, folder, command string) {
 	}
 }
 
-// buildDocumented makes the module, and builds the program and exactlyonce, which the README runs from there, into a
-// folder. The program's arguments are its address and how long it drains.
+// buildDocumented makes the module, and builds the program and exactlyonce, which the README runs from there,
+// into a folder. The program's arguments are its address and how long it drains.
 func buildDocumented(t *testing.T, commands []string, program, dir string) {
 	t.Helper()
 	const address, pause = `"localhost:8080"`, "10 * time.Second"
@@ -180,7 +180,8 @@ func buildDocumented(t *testing.T, commands []string, program, dir string) {
 		t.Fatalf("the program does not have %s and %s once each", address, pause)
 	}
 	program = strings.NewReplacer(address, "os.Args[1]", pause, "draining()", `"net/http"`, `"net/http"; "os"`).
-		Replace(program) + "\nfunc draining() time.Duration { d, err := time.ParseDuration(os.Args[2]); check(err); return d }"
+		Replace(program) + `
+func draining() time.Duration { d, err := time.ParseDuration(os.Args[2]); check(err); return d }`
 	folder := documentedModule(t, commands, program)
 	runInModule(t, folder, "go build -o "+dir+" . example.com/storefront/cmd/exactlyonce")
 }

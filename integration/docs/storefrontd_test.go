@@ -77,9 +77,9 @@ func TestKubernetesProbes(t *testing.T) {
 	}
 }
 
-// buildingImage tries the command that makes an image, which then serves as nobody, from the folder of a volume. Without
-// cgo everything would be compiled again, so no more is looked at than that no package needs it, and a linker of C
-// makes the program as one that needs no libraries.
+// buildingImage tries the command that makes an image, which then serves as nobody, from the folder of a volume.
+// Without cgo everything would be compiled again, so no more is looked at than that no package needs it, and a
+// linker of C makes the program as one that needs no libraries.
 func buildingImage(t *testing.T, command string) {
 	need.Programs(t, need.Tools, "buildah")
 	if os.Getuid() != 0 {

@@ -104,8 +104,8 @@ func publicPackages(t *testing.T, flags ...string) *apidiff.Module {
 	return m
 }
 
-// overlayOf returns an overlay for go build with the files as they were when a release was recorded, so that packages
-// that are as they were are not compiled again. It skips the test where the history is not there.
+// overlayOf returns an overlay for go build with the files as they were when a release was recorded, so that
+// packages that are as they were are not compiled again. It skips the test where the history is not there.
 func overlayOf(t *testing.T, version string) string {
 	t.Helper()
 	git := func(args ...string) string {

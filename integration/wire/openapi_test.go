@@ -211,7 +211,8 @@ func TestTheServiceAcceptsWhatIsDocumented(t *testing.T) {
 		r.Header.Set("Idempotency-Key", key)
 		return r
 	}
-	requests := []*http.Request{httptest.NewRequest("GET", "/v1/users", nil), httptest.NewRequest("GET", "/v2/widgets", nil)}
+	requests := []*http.Request{
+		httptest.NewRequest("GET", "/v1/users", nil), httptest.NewRequest("GET", "/v2/widgets", nil)}
 	for _, limit := range []string{"", "0", "1", "20", "21", "-1", "1.5", "ten", "99999999999999999999"} {
 		for _, list := range []string{"/v1/users", "/v2/widgets"} {
 			requests = append(requests, httptest.NewRequest("GET", list+"?limit="+limit, nil))
@@ -220,11 +221,13 @@ func TestTheServiceAcceptsWhatIsDocumented(t *testing.T) {
 	for _, id := range []string{"p", "p q", "é/?#", longest, longest + "x", "\x00", "a\x1f", "a\x7f", "a\u0080", "a\u009f", "a\u00a0"} {
 		requests = append(requests, httptest.NewRequest("GET", "/v1/products/"+url.PathEscape(id), nil))
 	}
-	for _, key := range []string{"k", "k k", longest, longest + "x", "", "\x7f", "é", "k\tk", `"k"`, `"k`, `"\k"`, `"k";p=1`} {
+	for _, key := range []string{
+		"k", "k k", longest, longest + "x", "", "\x7f", "é", "k\tk", `"k"`, `"k`, `"\k"`, `"k";p=1`} {
 		requests = append(requests, order(key, `{"item":"teapot","qty":2}`))
 	}
 	for _, item := range []string{
-		"", " ", " a ", "a\u0000", "\u0085", "\u200b", "teapot\n", strings.Repeat("é", 255), strings.Repeat("é", 256), strings.Repeat("\U0001f375", 255),
+		"", " ", " a ", "a\u0000", "\u0085", "\u200b", "teapot\n",
+		strings.Repeat("é", 255), strings.Repeat("é", 256), strings.Repeat("\U0001f375", 255),
 	} {
 		body := must.Get(json.Marshal(map[string]any{"item": item, "qty": 1}))(t)
 		requests = append(requests, order("k", string(body)))
