@@ -61,3 +61,27 @@ func TestTenantsHaveTheirOwnTables(t *testing.T) {
 		t.Errorf("public has the orders %q, want %s", ids, first.ID)
 	}
 }
+
+// TestAttachedFilesAreOfOthers has a connection whose own file has no tables yet, and a shop's file attached.
+func TestAttachedFilesAreOfOthers(t *testing.T) {
+	other := testdb.New(t, "sqlite", testdb.SQLiteFile(t))
+	file, _, _ := strings.Cut(strings.TrimPrefix(other.URL, "file:"), "?")
+	d := testdb.Open(t, "sqlite", testdb.SQLiteFile(t))
+	d.Pool.SetMaxOpenConns(1)
+	d.Exec(t, "ATTACH DATABASE '"+file+"' AS other")
+	d.Exec(t, "CREATE TEMP TABLE storefront_users AS SELECT * FROM other.storefront_users")
+	store := sqlstore.New(d.Pool, nil)
+	_, order := testdb.Create(t.Context(), store, "key", "kettle")
+	_, list := store.ListUsers(t.Context(), "", 1)
+	for _, err := range []error{order, list, store.Check(t.Context())} {
+		if err == nil || !strings.Contains(err.Error(), "no such table") {
+			t.Errorf("before Migrate, a call returned %v, want that there is no such table", err)
+		}
+	}
+	if err := d.Use(t); err != nil {
+		t.Error(err)
+	}
+	if orders := testdb.StoredOrders(t, other.Pool); len(orders) > 0 {
+		t.Errorf("the other file has the orders %v", orders)
+	}
+}
