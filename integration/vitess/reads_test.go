@@ -1,6 +1,7 @@
 package vitess
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/integration/vitess/internal/cluster"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/internal/orderid"
 )
 
@@ -20,7 +22,11 @@ import (
 // answer a query with what an equal one that began earlier has found.
 func TestReadsSeeEarlierWrites(t *testing.T) {
 	onShards(t, func(t *testing.T, k keyspace) {
-		readAndWrite(t.Context(), t, k.Cluster, long.Of(100, 2_000), 0)
+		for i := range 100 { // so that a query of widgets lasts, and equal ones meet it
+			r := storefront.MustResource(readID+strconv.Itoa(i), map[string][]int{"long": make([]int, 10_000)})
+			must.OK(t, k.Open(t).Widgets.Put(t.Context(), r))
+		}
+		readAndWrite(t.Context(), t, k.Cluster, long.Of(50, 2_000), 0)
 	})
 }
 
@@ -76,12 +82,12 @@ func (o *object) writeOnce(ctx context.Context, store *testdb.SQLStore) error {
 	o.mu.Unlock()
 	err := o.write(ctx, store, n)
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	if err == nil {
 		delete(o.unknown, n)
 		o.least = max(o.least, n)
 	}
-	return err
+	o.mu.Unlock()
+	return cmp.Or(err, o.readOnce(ctx, store)) // while equal reads that began earlier are under way
 }
 
 func (o *object) readOnce(ctx context.Context, store *testdb.SQLStore) error {
@@ -129,7 +135,7 @@ var accesses = map[string]access{
 			return store.Widgets.Put(ctx, storefront.MustResource(readID, map[string]int{"qty": n}))
 		},
 		func(ctx context.Context, store *testdb.SQLStore, _ int) (int, error) {
-			list, err := store.ListWidgets(ctx, readID, 1)
+			list, err := store.ListWidgets(ctx, readID, 200)
 			return number(err, list...)
 		},
 	},

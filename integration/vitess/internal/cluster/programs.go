@@ -117,18 +117,16 @@ func (p *programs) wrap(mysql string) error {
 	return nil
 }
 
-const templateUID = 1
-
 // makeTemplate has mysqlctl make the data of a tablet, which takes it seconds.
 func (p *programs) makeTemplate() error {
 	root, err := p.Folder("template")
 	if err != nil {
 		return err
 	}
-	p.template = tabletDir(root, templateUID)
+	p.template = tabletDir(root, 1)
 	port := process.FreePort()
 	for _, command := range []string{"init", "shutdown"} {
-		if err := p.mysqlctl(root, templateUID, port, command).Run(); err != nil {
+		if err := p.mysqlctl(root, 1, port, command).Run(); err != nil {
 			return err
 		}
 	}
