@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/url"
 	"reflect"
@@ -190,43 +189,6 @@ func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
 			t.Errorf("%v: up to %d orders shared a commit, want 64", engine, most)
 		}
 	})
-}
-
-// The caller gets the panic of its driver. Where no call waits for the driver, its panic ends neither the
-// process nor a call: the log has it.
-func TestPanicOfTheDriver(t *testing.T) {
-	for _, during := range []string{"", "ROLLBACK"} { // of a refused order; "": any statement
-		onEach(t, func(t *testing.T, engine engine) {
-			if engine == sqlite && during != "" {
-				return // its rollback is the caller's
-			}
-			panics, refusal := true, error(&storefront.Refusal{Reason: "sold-out"})
-			f := newFakeDB(engine)
-			f.before = func(_ context.Context, kind string) error {
-				if panics && (during == "" || during == kind) {
-					panic("a broken driver")
-				}
-				return nil
-			}
-			db := sql.OpenDB(f)
-			defer db.Close()
-			defer f.hangUp() // database/sql keeps a connection whose driver panics
-			var log strings.Builder
-			opts := &sqlstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
-			if during != "" {
-				opts.Accept = accepts(func(context.Context, *sql.Tx, storefront.Order) error { return refusal }).Accept
-			}
-			store := sqlstore.New(db, opts)
-			call := propose(t, store, "a")
-			call.wait()
-			told := fmt.Sprint(call.panicked, &log)
-			if !strings.Contains(told, "a broken driver") || during != "" && call.err != refusal {
-				t.Errorf("CreateOrder returned %v, and the panic and the log were %s", call.err, told)
-			}
-			panics, refusal = false, nil
-			create(t, store, "another").Wait() // the transaction keeps its locks
-		})
-	}
 }
 
 // Two primaries of a group do not see each other's locks, but if two transactions write the

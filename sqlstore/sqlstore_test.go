@@ -130,18 +130,6 @@ func TestFailureToConnect(t *testing.T) {
 	}
 }
 
-func TestClosedPoolIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db := open(t, &fakeDB{})
-		db.Close()
-		began := time.Now()
-		_, err := sqlstore.New(db, nil).GetProduct(t.Context(), "kettle")
-		if err == nil || errors.Is(err, storefront.ErrUnavailable) || time.Since(began) != 0 {
-			t.Errorf("GetProduct returned %v after %v", err, time.Since(began))
-		}
-	})
-}
-
 func TestDatabaseThatStaysAwayIsUnavailable(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, f := range map[string]*fakeDB{
@@ -269,45 +257,6 @@ func catalogOf(unique ...string) (rows [][]driver.Value) {
 		rows = append(rows, []driver.Value{"storefront_orders", column, "unique"})
 	}
 	return rows
-}
-
-// A Migrate elsewhere may be faster at each step. Its tables are no other shop, although they were not there
-// a moment before.
-func TestMigrateBesideOneThatIsFaster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		made, set, below := false, 0, 0
-		failed := make(map[string]bool)
-		states := []stateError{"42P07", "42710", "XX000", "23505", "42701"} // of what is there, in turn
-		f := newFakeDB(postgres)
-		f.catalog = func() [][]driver.Value {
-			if !made {
-				return nil
-			}
-			return catalogOf("id", "key_hash")
-		}
-		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
-			switch {
-			case kindOf(query) == "TABLES":
-				return nil, stateError("42P01") // the table is not there yet
-			case strings.HasPrefix(query, "SELECT 'schema '"):
-				made = true
-				return [][]driver.Value{{"schema public"}}, nil
-			case !strings.HasPrefix(query, "SELECT") && !failed[query]:
-				failed[query] = true
-				return nil, states[len(failed)%len(states)]
-			}
-			fmt.Sscanf(query, "UPDATE public.storefront_schema SET version = %d, oldest = 1 WHERE version < %d",
-				&set, &below)
-			return nil, nil
-		}
-		if err := sqlstore.New(open(t, f), nil).Migrate(t.Context()); err != nil || !made {
-			t.Errorf("Migrate returned %v; it asked for another shop: %t", err, made)
-		}
-		if set != 1 || below != 1 || len(failed) < len(states) {
-			t.Errorf("after %d failures, the tables of versions below %d are said to have version %d, want 1 and 1",
-				len(failed), below, set)
-		}
-	})
 }
 
 // Each transaction holds its locks for a moment only, none reads for long, and each order is passed once by its

@@ -216,80 +216,63 @@ func onVtgate(t *testing.T, opts sqlstore.Options, fail func(context.Context, st
 	return sqlstore.New(open(t, f), &opts)
 }
 
-// errNoEtcd is what vtgate returns where it has asked etcd, and waited for five seconds.
-var errNoEtcd = &mySQLError{1105, "Error 1105 (HY000): keyspace names fetch error: deadline exceeded"}
-
-// While etcd is away, vtgate has all that orders need, but no answer to some other statements.
-func TestVitessWithoutEtcd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asksEtcd := regexp.MustCompile(`^SHOW (VITESS_SHARDS|VITESS_KEYSPACES|KEYSPACES|DATABASES|SCHEMAS)`)
-		store := onVtgate(t, sqlstore.Options{}, func(ctx context.Context, query string) error {
+// While vtgate does not answer one of the store's statements, or answers it with an error of its own, calls
+// end in their time, with ErrUnavailable, and the next ones succeed when it answers again. It answers none of
+// them by asking etcd, which may be away for longer.
+func TestVtgateDoesNotAnswerAStatement(t *testing.T) {
+	asksEtcd := regexp.MustCompile(`^SHOW (VITESS_SHARDS|VITESS_KEYSPACES|KEYSPACES|DATABASES|SCHEMAS)`)
+	opts := sqlstore.Options{Accept: always(nil)}
+	statements := make(map[string]bool)
+	inBubble(t, "all", func(t *testing.T) {
+		store := onVtgate(t, opts, func(_ context.Context, query string) error {
 			if asksEtcd.MatchString(query) {
-				return cmp.Or[error](pause(ctx, 5*time.Second), errNoEtcd)
+				t.Errorf("%s asks etcd", query)
+			}
+			if strings.Contains(query, " ") { // not BEGIN, COMMIT and ROLLBACK, as on all MySQL servers
+				statements[query] = true
 			}
 			return nil
 		})
-		for range 2 { // also once each connection counts as new, after a Check
-			wantOrder(t, store)
-			must.OK(t, store.Check(t.Context()))
-		}
+		must.OK(t, store.Check(t.Context()))
+		wantOrder(t, store)
 	})
-}
-
-// While vtgate does not answer one of the store's statements, or answers it with an error of its own, calls
-// end in their time, with ErrUnavailable, and the next ones succeed when it answers again.
-func TestVtgateDoesNotAnswerAStatement(t *testing.T) {
-	for accepting, opts := range map[string]sqlstore.Options{"": {}, "Accept/": {Accept: always(nil)}} {
-		statements := make(map[string]bool)
-		inBubble(t, accepting+"all", func(t *testing.T) {
-			store := onVtgate(t, opts, func(_ context.Context, query string) error {
-				if strings.Contains(query, " ") { // not BEGIN, COMMIT and ROLLBACK, as on all MySQL servers
-					statements[query] = true
+	for statement := range statements {
+		for how, fail := range map[string]func(context.Context, string) error{
+			"hangs": hang,
+			"no etcd": func(context.Context, string) error { // where it has asked etcd, and waited for five seconds
+				return &mySQLError{1105, "Error 1105 (HY000): keyspace names fetch error: deadline exceeded"}
+			},
+		} {
+			inBubble(t, statement+"/"+how, func(t *testing.T) {
+				var fails, met atomic.Bool
+				store := onVtgate(t, opts, func(ctx context.Context, query string) error {
+					if query != statement || !fails.Load() {
+						return nil
+					}
+					met.Store(true)
+					return fail(ctx, query)
+				})
+				for range 2 { // from the start, and later
+					fails.Store(true)
+					for _, call := range []func() error{
+						func() error { return store.Check(t.Context()) },
+						func() error { return propose(t, store, "kettle").wait() },
+					} {
+						began := time.Now()
+						err := call()
+						if took := time.Since(began); took > timeout || err != nil &&
+							!errors.Is(err, storefront.ErrUnavailable) {
+							t.Errorf("Check or CreateOrder returned %v after %v", err, took)
+						}
+					}
+					fails.Store(false)
+					wantOrder(t, store)
+					must.OK(t, store.Check(t.Context()))
 				}
-				return nil
+				if !met.Load() {
+					t.Error("nothing failed")
+				}
 			})
-			must.OK(t, store.Check(t.Context()))
-			wantOrder(t, store)
-		})
-		for statement := range statements {
-			for how, fail := range map[string]func(context.Context, string) error{
-				"hangs":   hang,
-				"no etcd": func(context.Context, string) error { return errNoEtcd },
-			} {
-				for _, when := range []string{"from the start", "later"} {
-					inBubble(t, accepting+statement+"/"+how+"/"+when, func(t *testing.T) {
-						var fails, met atomic.Bool
-						store := onVtgate(t, opts, func(ctx context.Context, query string) error {
-							if query != statement || !fails.Load() {
-								return nil
-							}
-							met.Store(true)
-							return fail(ctx, query)
-						})
-						if when == "later" {
-							wantOrder(t, store)
-						}
-						fails.Store(true)
-						for what, call := range map[string]func() error{
-							"Check": func() error { return store.Check(t.Context()) },
-							"order": func() error { return propose(t, store, "kettle").wait() },
-						} {
-							began := time.Now()
-							err := call()
-							if took := time.Since(began); took > timeout || err != nil &&
-								!errors.Is(err, storefront.ErrUnavailable) {
-								t.Errorf("%s returned %v after %v", what, err, took)
-							}
-						}
-						fails.Store(false)
-						wantOrder(t, store)
-						must.OK(t, store.Check(t.Context()))
-						if !met.Load() {
-							t.Error("nothing failed")
-						}
-					})
-				}
-			}
 		}
 	}
 }
