@@ -89,7 +89,7 @@ var wrongClients = []wrongClient{
 	}, []string{"request"}},
 	{"it gives up when the connection breaks", also(final, status(0)), []string{"goes-on"}},
 	{"it gives up after a minute", func(c *client) { c.end = time.Minute }, []string{"goes-on"}},
-	{"its queue takes over before it says", queues(30*time.Second, 20*time.Second), []string{"goes-on"}},
+	{"its queue takes over before it says", queues(5*time.Minute, 10*time.Second), []string{"goes-on"}},
 	{"its queue sends nothing", func(c *client) {
 		queues(30*time.Second, 30*time.Second)(c)
 		c.resume = func(_ context.Context, open *openError) (string, error) { return "", open }
@@ -186,7 +186,8 @@ var wrongClients = []wrongClient{
 		pauses(func(tries int, a answer) time.Duration { return told(a) + waitLimit(tries) }),
 		[]string{"waits-differ"}},
 	{"the waits do not grow",
-		pauses(func(_ int, a answer) time.Duration { return pause(7, a) }), []string{"waits-grow"}},
+		pauses(func(_ int, a answer) time.Duration { return told(a) + 20*time.Second + mathrand.N(20*time.Second) }),
+		[]string{"waits-grow"}},
 	{"it does not wait after 503", pauses(func(tries int, a answer) time.Duration {
 		if a.status == 503 {
 			return 0
