@@ -112,8 +112,8 @@ func checkInProgress(t *test) {
 		t.checkOutcomes(store)
 	}
 	const moments = 8
-	for n := 1; n <= moments; n++ {
-		t.checkFirstGoesAway(store, n)
+	for n := range 4 * moments { // each several times, as one of the others may be faster
+		t.checkFirstGoesAway(store, 1+n%moments)
 	}
 }
 
