@@ -33,7 +33,7 @@
 // was counted once. The times of the calls that are made one after another add up:
 //
 //	             in all  one after another
-//	CreateOrder   2,700              1,750
+//	CreateOrder   3,150              1,750
 //	GetProduct    1,700              1,600
 //	ListUsers     1,900                600
 //	ListWidgets   1,800                500
