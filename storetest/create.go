@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,76 +35,41 @@ func checkExactlyOne(t *test) {
 	}
 
 	for range rounds {
-		t.checkOneCreates(store, orders, nil)
-	}
-	if refuser, ok := optional[Refuser](t, store, ""); ok {
-		for range rounds {
-			t.checkOneCreates(store, orders, refuser)
-		}
+		t.checkOneCreates(store, orders)
 	}
 }
 
-// checkOneCreates checks that exactly one of the calls of callTogether creates an
-// order, or none where some fail. The orders are nil if the store cannot list them.
-func (t *test) checkOneCreates(store storefront.Store, orders OrderLister, refuser Refuser) {
+// checkOneCreates checks that exactly one of several concurrent calls with one key, and one more after
+// them, creates an order, or none where some fail. The orders are nil if the store cannot list them.
+func (t *test) checkOneCreates(store storefront.Store, orders OrderLister) {
 	const cause = "the key is looked up first and recorded later (SELECT, then INSERT), so that concurrent " +
 		"calls all find it unused. Let a unique constraint decide: INSERT … ON CONFLICT DO NOTHING."
 	calls := fmt.Sprintf("%d concurrent calls with one key, and one after them", callers)
-	if refuser != nil {
-		calls = fmt.Sprintf("%d concurrent calls with one key, while its item was sold out now and "+
-			"then, and one after them", callers)
-	}
-	proposed, got := t.callTogether(store, refuser)
-	var creators, ids []string
-	failed := false
-	for i, p := range proposed {
-		ids = append(ids, p.ID)
-		failed = failed || got[i].ID == ""
-		if got[i].ID == p.ID {
-			creators = append(creators, p.ID)
+	key := newKey()
+	var creators, ids [callers + 1]string
+	var failed atomic.Bool
+	call := func(i int) {
+		order := t.newOrder()
+		ids[i] = order.ID
+		if got, err := t.try(store, key, order); err != nil {
+			failed.Store(true)
+		} else if got.ID == order.ID {
+			creators[i] = order.ID
 		}
 	}
-	if failed && len(creators) == 0 {
+	together(callers, call)
+	call(callers)
+	created := slices.DeleteFunc(creators[:], func(id string) bool { return id == "" })
+	if failed.Load() && len(created) == 0 {
 		return // that no call fails is another promise
 	}
-	if len(creators) != 1 {
+	if len(created) != 1 {
 		t.broken(cause, "Of %s, %d returned the order that they had proposed, want 1: %q.", calls,
-			len(creators), creators)
+			len(created), created)
 	}
-	if n, wrong := miscount(orders, 1, ids...); wrong {
+	if n, wrong := miscount(orders, 1, ids[:]...); wrong {
 		t.broken(cause, "%s created %d orders, want 1.", calls, n)
 	}
-}
-
-// callTogether makes concurrent calls with one key, and one more after them. Unless
-// refuser is nil, their item is sold out now and then meanwhile. It returns the orders
-// that the calls proposed, and those that they returned: the zero Order for a call
-// that failed.
-func (t *test) callTogether(store storefront.Store,
-	refuser Refuser) (proposed, got [callers + 1]storefront.Order) {
-	if refuser != nil {
-		t.sellOut(refuser)
-	}
-	key := newKey()
-	for i := range proposed {
-		proposed[i] = t.newOrder()
-	}
-	var returned atomic.Int64
-	var err error
-	together(callers+1, func(i int) {
-		if i < callers {
-			got[i], _ = t.try(store, key, proposed[i])
-			returned.Add(1)
-		} else if refuser != nil {
-			err = t.sellOutNowAndThen(refuser, func() bool { return returned.Load() < callers })
-		}
-	})
-	t.must("SellOut or Restock", err)
-	if refuser != nil {
-		t.restock(refuser)
-	}
-	got[callers], _ = t.try(store, key, proposed[callers])
-	return proposed, got
 }
 
 func checkInProgress(t *test) {

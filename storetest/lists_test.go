@@ -3,14 +3,11 @@ package storetest_test
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/storetest"
 )
 
 // compareInMemory replaces both lists. Their items are in the order of one comparison
@@ -55,29 +52,6 @@ var wrongLists = []wrongStore{
 			return l.right(ctx, position, min(limit, 500))
 		})
 	}, []string{fewer}, "a limit of the store's own"},
-	{"deleted items count", func(s *store) {
-		var deleted sync.Map
-		s.delete = func(c storetest.Contents) {
-			for inclusive, gone := range map[bool][]resource{false: c.Users, true: c.Widgets} {
-				for _, r := range gone {
-					deleted.Store(fmt.Sprint(inclusive, r.ID()), true)
-				}
-			}
-			s.deleteAll(storetest.Contents{Products: c.Products})
-		}
-		put := s.put
-		s.put = func(c storetest.Contents) {
-			deleted.Clear()
-			put(c)
-		}
-		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-			page, err := l.right(ctx, position, limit)
-			return slices.DeleteFunc(page, func(r resource) bool {
-				_, ok := deleted.Load(fmt.Sprint(l.inclusive, r.ID()))
-				return ok
-			}), err
-		})
-	}, []string{fewer, while}, "after LIMIT was applied"},
 	{"the position is looked up", func(s *store) {
 		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
 			if _, ok := l.all.Get(position); !ok && position != "" && len(slices.Collect(l.all.All())) > 2 {
@@ -110,21 +84,6 @@ var wrongLists = []wrongStore{
 			return page, err
 		})
 	}, []string{empty}, "ErrNotFound is for GetProduct alone"},
-	{"> and >= mixed up", func(s *store) {
-		s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
-			page, err := l.right(ctx, position, limit+1)
-			at, ok := l.all.Get(position)
-			switch {
-			case err != nil:
-				return nil, err
-			case ok && l.inclusive:
-				page = slices.DeleteFunc(page, func(r resource) bool { return r.ID() == position })
-			case ok:
-				page = slices.Insert(page, 0, at)
-			}
-			return page[:min(limit, len(page))], nil
-		})
-	}, []string{begin, fewer, "ListUsers/An empty list"}, "a comparison with >= instead of >"},
 	{"the contents are not put in", func(s *store) {
 		s.MemStore.Users, s.MemStore.Widgets = storefront.Collection{}, storefront.Collection{}
 	}, []string{inOrder, begin, first, fewer, gone, while}, "newStore is given are not put into the store"},

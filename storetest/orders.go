@@ -83,27 +83,31 @@ func orderText(o storefront.Order) string {
 		o.CreatedAt.Format(time.RFC3339Nano))
 }
 
+// A field is a part of an order or of a refusal, as text.
+type field struct{ name, got, want string }
+
+// differences says in which fields two things differ.
+func differences(fields ...field) string {
+	var texts []string
+	for _, f := range fields {
+		if f.got != f.want {
+			texts = append(texts, fmt.Sprintf("%s %.300q, want %.300q", f.name, f.got, f.want))
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
 // orderDifference says in which fields two orders differ. It returns "" if they are
 // equal.
 func orderDifference(got, want storefront.Order) string {
-	var fields []string
-	if got.ID != want.ID {
-		fields = append(fields, fmt.Sprintf("ID %q, want %q", got.ID, want.ID))
-	}
-	if got.Item != want.Item {
-		fields = append(fields, fmt.Sprintf("Item %q, want %q", got.Item, want.Item))
-	}
-	if got.Qty != want.Qty {
-		fields = append(fields, fmt.Sprintf("Qty %d, want %d", got.Qty, want.Qty))
-	}
-	if got.Fields != want.Fields {
-		fields = append(fields, fmt.Sprintf("Fields %.100q, want %.100q", got.Fields, want.Fields))
-	}
-	if !got.CreatedAt.Equal(want.CreatedAt) {
-		fields = append(fields, fmt.Sprintf("CreatedAt %s, want %s", got.CreatedAt.Format(time.RFC3339Nano),
-			want.CreatedAt.Format(time.RFC3339Nano)))
-	}
-	return strings.Join(fields, "; ")
+	instant := func(o storefront.Order) string { return o.CreatedAt.UTC().Format(time.RFC3339Nano) }
+	return differences(
+		field{"ID", got.ID, want.ID},
+		field{"Item", got.Item, want.Item},
+		field{"Qty", fmt.Sprint(got.Qty), fmt.Sprint(want.Qty)},
+		field{"Fields", string(got.Fields), string(want.Fields)},
+		field{"CreatedAt", instant(got), instant(want)},
+	)
 }
 
 // create creates an order, or returns the one that was created with the key before.

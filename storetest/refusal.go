@@ -1,11 +1,9 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
-	"time"
 
 	"example.com/storefront"
 )
@@ -24,22 +22,6 @@ func (t *test) restock(store Refuser) {
 	t.must("Restock", store.Restock(t.Context(), teapot))
 }
 
-// sellOutNowAndThen restocks teapots and sells them out in turn while more reports
-// true. Its pauses let the clock of a bubble move, and grow for a store that takes
-// its time.
-func (t *test) sellOutNowAndThen(store Refuser, more func() bool) error {
-	var err error
-	for n := 1; err == nil && more(); n++ {
-		time.Sleep(time.Duration(n) * time.Microsecond)
-		if n%2 != 0 {
-			err = store.Restock(t.Context(), teapot)
-		} else {
-			_, err = store.SellOut(t.Context(), teapot)
-		}
-	}
-	return err
-}
-
 // refusalOf returns the refusal that an error matches, or nil.
 func refusalOf(err error) *storefront.Refusal {
 	refusal, _ := errors.AsType[*storefront.Refusal](err)
@@ -49,16 +31,11 @@ func refusalOf(err error) *storefront.Refusal {
 // refusalDifference says in which fields a refusal differs from the expected one,
 // whose empty fields may be anything. It returns "" if there are none.
 func refusalDifference(got, want storefront.Refusal) string {
-	var fields []string
-	for _, f := range []struct{ name, got, want string }{
-		{"Reason", got.Reason, want.Reason}, {"Detail", got.Detail, want.Detail}, {"Pointer", got.Pointer,
-			want.Pointer},
-	} {
-		if f.want != "" && f.got != f.want {
-			fields = append(fields, fmt.Sprintf("%s %q, want %q", f.name, f.got, f.want))
-		}
-	}
-	return strings.Join(fields, "; ")
+	return differences(
+		field{"Reason", got.Reason, cmp.Or(want.Reason, got.Reason)},
+		field{"Detail", got.Detail, cmp.Or(want.Detail, got.Detail)},
+		field{"Pointer", got.Pointer, cmp.Or(want.Pointer, got.Pointer)},
+	)
 }
 
 func checkRefusal(t *test) {

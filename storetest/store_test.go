@@ -2,8 +2,11 @@ package storetest_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,26 +34,11 @@ var wrongMethods = []wrongStore{
 		})
 		s.takeTurns(oneForAll, waitOrLeave)
 	}, []string{done}, "CreateOrder(ctx, key, order) with a context that was cancelled returned no error"},
-	{"a replay ignores ctx", func(s *store) {
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			if s.isKnown(k) {
-				ctx = context.WithoutCancel(ctx)
-			}
-			return right(ctx, k, o)
-		})
-	}, []string{done}, "CreateOrder(ctx, the key of an order, order) with a context that was cancelled returned no error"},
 	{"a call that waits for the one before does not leave when ctx is done", func(s *store) {
 		s.takeTime(time.Second)
 		s.takeTurns(oneForAll, waitAnyway)
 		s.lookFirst()
 	}, []string{done}, "While a call of CreateOrder was in progress, another with a context that was done after 1ms took 1s to return"},
-	{"a pause that does not end with ctx", func(s *store) {
-		s.get = func(ctx ctxt, id string) (resource, error) {
-			time.Sleep(time.Second)
-			return s.MemStore.GetProduct(context.WithoutCancel(ctx), id)
-		}
-		s.lookFirst()
-	}, []string{done}, "done after 1ms took 1s to return"},
 	{"rows.Err is not looked at", func(s *store) {
 		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
 			page, _ := s.MemStore.ListUsers(context.WithoutCancel(ctx), after, limit)
@@ -63,15 +51,6 @@ var wrongMethods = []wrongStore{
 		}
 		s.lookFirst()
 	}, []string{done}, "sql.Rows.Err"},
-	{"an error of the driver when ctx is done in the midst", func(s *store) {
-		s.listWidgets = func(ctx ctxt, start string, limit int) ([]resource, error) {
-			if ctx.Err() != nil {
-				return nil, errDriver
-			}
-			return s.MemStore.ListWidgets(context.WithoutCancel(ctx), start, limit)
-		}
-		s.lookFirst()
-	}, []string{done}, `cancelled at use 2 of its context, returned an error that does not match "context canceled"`},
 	{"the context of the first call is kept", func(s *store) {
 		var contexts sync.Map
 		s.listUsers = func(ctx ctxt, after string, limit int) ([]resource, error) {
@@ -118,4 +97,36 @@ var wrongMethods = []wrongStore{
 			return stored, err
 		})
 	}, []string{errorText}, "wrapped into the error"},
+}
+
+var wrongProducts = []wrongStore{
+	{"IDs cut", func(s *store) {
+		s.get = func(ctx ctxt, id string) (resource, error) {
+			return s.MemStore.GetProduct(ctx, id[:min(254, len(id))])
+		}
+	}, []string{product}, "returned the product"},
+	{"products without case", func(s *store) {
+		s.missing(func(asked string) (resource, error) {
+			for r := range s.Products.All() {
+				if strings.EqualFold(r.ID(), asked) {
+					return r, nil
+				}
+			}
+			return resource{}, storefront.ErrNotFound
+		})
+	}, []string{notFound}, `GetProduct(ctx, "TEAPOT"), where there is no such product, returned the product "teapot"`},
+	{"the database's error for no row", func(s *store) {
+		s.missing(func(string) (resource, error) { return resource{}, sql.ErrNoRows })
+	}, []string{notFound}, "no rows in result set"},
+}
+
+// missing changes what GetProduct returns for an ID that no product has.
+func (s *store) missing(instead func(id string) (resource, error)) {
+	s.get = func(ctx ctxt, id string) (resource, error) {
+		r, err := s.MemStore.GetProduct(ctx, id)
+		if errors.Is(err, storefront.ErrNotFound) {
+			return instead(id)
+		}
+		return r, err
+	}
 }

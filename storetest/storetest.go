@@ -23,7 +23,7 @@
 //
 // # What a run does
 //
-// The function that makes a store is called about 45 times, once or twice for a
+// The function that makes a store is called about 50 times, once or twice for a
 // subtest, and should return in milliseconds. One over a database may empty its
 // tables rather than make new ones: subtests do not run in parallel, and a store
 // is not used after the next was made. Three subtests need 1,100 resources each,
@@ -33,13 +33,13 @@
 // was counted once. The times of the calls that are made one after another add up:
 //
 //	             in all  one after another
-//	CreateOrder   3,150              1,750
-//	GetProduct    1,700              1,600
-//	ListUsers     1,900                600
+//	CreateOrder   2,950              1,650
+//	GetProduct    1,600              1,500
+//	ListUsers     1,800                500
 //	ListWidgets   1,800                500
 //
-// A run creates 900 orders. Put and Delete are called 220 times. Without [Refuser]
-// there are 300 calls of CreateOrder fewer, and without [Clock] 400. So a run takes
+// A run creates 850 orders. Put and Delete are called 200 times. Without [Refuser]
+// there are 200 calls of CreateOrder fewer, and without [Clock] 400. So a run takes
 // a fifth of a second in memory (three times that with -race), up to half a minute
 // in files that are synced, a minute where each call takes 10 milliseconds, as over
 // a network, and otherwise as long as the database takes to commit.

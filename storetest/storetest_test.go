@@ -34,7 +34,6 @@ type store struct {
 	get                    getter
 	getOrder, byKey        orderGetter
 	listOrders             func(ctx ctxt, scope, after string, limit int) ([]resource, error)
-	put, delete            func(storetest.Contents)
 	reopen                 func() storefront.Store
 	soldOut                *sync.Map          // items
 	refusal                storefront.Refusal // the one that SellOut returns
@@ -52,9 +51,9 @@ func newStore(contents storetest.Contents) *store {
 		getOrder: m.GetOrder, byKey: m.GetOrderByKey, listOrders: m.ListOrders,
 		soldOut: new(sync.Map), refusal: soldOut, known: make(map[string]bool),
 	}
-	s.create, s.put, s.delete, s.reopen = s.createRight, s.putAll, s.deleteAll, func() storefront.Store { return s }
+	s.create, s.reopen = s.createRight, func() storefront.Store { return s }
 	s.Accept = func(_ ctxt, _ key, o order) error { return s.decide(o) }
-	s.putAll(contents)
+	s.Put(context.Background(), contents)
 	return s
 }
 
@@ -89,8 +88,6 @@ func (s *store) ListWidgets(ctx ctxt, start string, limit int) ([]resource, erro
 
 func (s *store) CreateOrder(ctx ctxt, k key, o order) (order, error) { return s.create(ctx, k, o) }
 func (s *store) GetProduct(ctx ctxt, id string) (resource, error)    { return s.get(ctx, id) }
-func (s *store) Put(_ ctxt, contents storetest.Contents) error       { s.put(contents); return nil }
-func (s *store) Delete(_ ctxt, contents storetest.Contents) error    { s.delete(contents); return nil }
 func (s *store) Reopen(*testing.T) storefront.Store                  { return s.reopen() }
 func (s *store) Advance(d time.Duration)                             { s.ahead += d }
 func (s *store) now() time.Time                                      { return time.Now().Add(s.ahead) }
@@ -106,16 +103,18 @@ func (s *store) createRight(ctx ctxt, k key, o order) (order, error) {
 	return stored, err
 }
 
-func (s *store) putAll(c storetest.Contents) {
+func (s *store) Put(_ ctxt, c storetest.Contents) error {
 	s.Users.Put(c.Users...)
 	s.Products.Put(c.Products...)
 	s.Widgets.Put(c.Widgets...)
+	return nil
 }
 
-func (s *store) deleteAll(c storetest.Contents) {
+func (s *store) Delete(_ ctxt, c storetest.Contents) error {
 	s.Users.Delete(ids(c.Users)...)
 	s.Products.Delete(ids(c.Products)...)
 	s.Widgets.Delete(ids(c.Widgets)...)
+	return nil
 }
 
 // Orders returns each order once, even if it has two keys.
@@ -309,9 +308,6 @@ func (s *store) isKnown(k key) bool {
 
 // nameOf returns the same text for the same key, whatever its fingerprint.
 func nameOf(k key) string { return fmt.Sprintf("%q %q", k.Scope, k.Value) }
-
-// fullNameOf returns the same text for the same key with the same fingerprint.
-func fullNameOf(k key) string { return fmt.Sprintf("%s %x", nameOf(k), k.Fingerprint) }
 
 // createWithoutKey creates an order with a key that no call has.
 func (s *store) createWithoutKey(o order) (order, error) {
