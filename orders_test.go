@@ -154,6 +154,23 @@ func TestOrderBody(t *testing.T) {
 	}
 }
 
+// A length is quickly declared, and what it promises may never come.
+func TestDeclaredLengthTakesNoMemory(t *testing.T) {
+	first := 0
+	body := readerFunc(func(b []byte) (int, error) {
+		if first == 0 { // then the rest would be dropped
+			first = len(b)
+		}
+		return 0, io.ErrUnexpectedEOF
+	})
+	r := newOrderRequest("k", body)
+	r.ContentLength = maxOrderBody
+	do(New(new(MemStore)), r).wantProblem(t, 400, "malformed-body")
+	if first == 0 || first > 4<<10 {
+		t.Errorf("there is room for %d bytes before any has come", first)
+	}
+}
+
 // orderBodies are accepted, wrong and malformed bodies. FuzzOrderBody knows which.
 func orderBodies() []string {
 	bodies := []string{

