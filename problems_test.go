@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -300,36 +301,30 @@ func testErrorsOfAStranger(t *testing.T) {
 		"a final error before one": returns(errors.Join(errors.New("not to be sent"),
 			trap{is: panics, text: panics})),
 	} {
-		for handlerName, handler := range map[string]func(slog.Handler) slog.Handler{
-			"slog's":     func(h slog.Handler) slog.Handler { return h },
-			"a careless": func(h slog.Handler) slog.Handler { return carelessHandler{h} },
-		} {
-			synctest.Test(t, func(t *testing.T) {
-				store, log := failingBy(fail), new(syncBuffer)
-				h := NewWithOptions(store, &Options{Logger: slog.New(handler(slog.NewJSONHandler(log, nil)))})
-				for i, request := range storeRequests {
-					r := request.trial.send(h)
-					p := r.wantProblem(t, http.StatusInternalServerError, "internal-error")
-					if lines := log.incidents(t); len(lines) != i+1 || lines[i].Incident != p.Instance ||
-						lines[i].Error == "" || lines[i].Level != "ERROR" {
-						t.Errorf("%s: %s, %s handler: the log is %s, want the incident %s",
-							name, request.route, handlerName, log, p.Instance)
-					}
-					if strings.Contains(r.body, "not to be sent") {
-						t.Errorf("%s: %s: the error is sent: %s", name, request.route, r.body)
-					}
-					for _, text := range says[name] {
-						if !strings.Contains(log.incidents(t)[i].Error, text) {
-							t.Errorf("%s: %s: the log does not say %s: %s", name, request.route, text, log)
-						}
+		synctest.Test(t, func(t *testing.T) {
+			store := failingBy(fail)
+			h, log := logged(store)
+			for i, request := range storeRequests {
+				r := request.trial.send(h)
+				p := r.wantProblem(t, http.StatusInternalServerError, "internal-error")
+				if lines := log.incidents(t); len(lines) != i+1 || lines[i].Incident != p.Instance ||
+					lines[i].Error == "" || lines[i].Level != "ERROR" {
+					t.Errorf("%s: %s: the log is %s, want the incident %s", name, request.route, log, p.Instance)
+				}
+				if strings.Contains(r.body, "not to be sent") {
+					t.Errorf("%s: %s: the error is sent: %s", name, request.route, r.body)
+				}
+				for _, text := range says[name] {
+					if !strings.Contains(log.incidents(t)[i].Error, text) {
+						t.Errorf("%s: %s: the log does not say %s: %s", name, request.route, text, log)
 					}
 				}
-				*store = *failing(nil) // and nothing else is disturbed
-				for _, line := range []string{"Accept: */*", "Cache-Control: max-age=5"} {
-					get(h, "/v1/products/p1", line).wantStatus(t, http.StatusOK)
-				}
-			})
-		}
+			}
+			*store = *failing(nil) // and nothing else is disturbed
+			for _, line := range []string{"Accept: */*", "Cache-Control: max-age=5"} {
+				get(h, "/v1/products/p1", line).wantStatus(t, http.StatusOK)
+			}
+		})
 	}
 }
 
@@ -351,35 +346,6 @@ type uncomparable []string
 
 func (e uncomparable) Error() string { return e[0] }
 
-// A carelessHandler reads the text of each attribute without a thought of panics.
-type carelessHandler struct{ slog.Handler }
-
-func (h carelessHandler) Handle(ctx context.Context, r slog.Record) error {
-	r.Attrs(func(a slog.Attr) bool {
-		if err, ok := a.Value.Any().(error); ok {
-			_ = err.Error()
-		}
-		return true
-	})
-	return h.Handler.Handle(ctx, r)
-}
-
-// An errorHandler keeps the error that is logged.
-type errorHandler struct {
-	slog.Handler
-	got *error
-}
-
-func (h errorHandler) Handle(ctx context.Context, r slog.Record) error {
-	r.Attrs(func(a slog.Attr) bool {
-		if err, ok := a.Value.Any().(error); ok {
-			*h.got = err
-		}
-		return true
-	})
-	return nil
-}
-
 // A program's handler groups errors by their type, or has them say more of themselves.
 func TestLogHasTheStoresOwnError(t *testing.T) {
 	own := fmt.Errorf("while reading: %w",
@@ -391,9 +357,15 @@ func TestLogHasTheStoresOwnError(t *testing.T) {
 	} {
 		for _, line := range []string{"Accept: */*", "Cache-Control: no-cache, stale-if-error=60"} {
 			var got error
+			note := func(_ []string, a slog.Attr) slog.Attr {
+				if err, ok := a.Value.Any().(error); ok {
+					got = err
+				}
+				return a
+			}
 			store := failing(nil)
-			logger := slog.New(errorHandler{slog.NewTextHandler(new(syncBuffer), nil), &got})
-			h := NewWithOptions(store, &Options{Logger: logger})
+			logger := slog.NewTextHandler(io.Discard, &slog.HandlerOptions{ReplaceAttr: note})
+			h := NewWithOptions(store, &Options{Logger: slog.New(logger)})
 			get(h, "/v1/products/p1", "Cache-Control: no-cache")
 			*store = *failingBy(fail)
 			r := get(h, "/v1/products/p1", line)
