@@ -50,7 +50,7 @@ func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresS
 	f := faulttest.New(t)
 	primary := dbserver.StartPostgres(t)
 	standby, spare := primary.Another(t), primary.Another(t)
-	link := netfault.Start(t, netfault.AnyProtocol, primary.Addr())
+	link := netfault.Start(t, primary.Addr())
 	standby.FollowOver(t, primary, link.Addr())
 	f.Start(3, dbserver.PostgresURL("postgres", primary.Addr(), standby.Addr(), spare.Addr()))
 	f.Begin()
@@ -60,7 +60,7 @@ func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresS
 		f.WaitUntilStuck()
 		f.Kills["promoted"]++
 		comeBack := change(primary, func() { standby.Promote(t) })
-		link = netfault.Start(t, netfault.AnyProtocol, standby.Addr())
+		link = netfault.Start(t, standby.Addr())
 		spare.FollowOver(t, standby, link.Addr())
 		waitUntilReplaying(t, f)
 		comeBack()

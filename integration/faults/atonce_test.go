@@ -40,7 +40,7 @@ func TestAtOnce(t *testing.T) {
 		s := newShop(t)
 		primary := &dbserver.PostgresServer{Server: dbserver.Postgres.StartOnSmallDisk(t, moreConnections)}
 		standby := primary.StartStandby(t)
-		s.start(dbserver.PostgresURL("postgres", s.link(netfault.Postgres, primary.Addr()), s.link(netfault.Postgres, standby.Addr())))
+		s.start(dbserver.PostgresURL("postgres", s.link(primary.Addr()), s.link(standby.Addr())))
 		failOver := func() {
 			standby.WaitUntilSynchronous(t, primary)
 			primary.Kill(t)
@@ -86,7 +86,7 @@ func TestAtOnce(t *testing.T) {
 		t.Run(k.Name, func(t *testing.T) {
 			s := newShop(t)
 			server := k.StartOnSmallDisk(t, moreConnections)
-			s.start("mysql://root@" + s.link(netfault.MySQL, server.Addr()) + "/shop")
+			s.start("mysql://root@" + s.link(server.Addr()) + "/shop")
 			s.part(serverFaults(t, func() *dbserver.Server { return server })...)
 			s.run(func() *sql.DB { return dbserver.Open(t, "mysql", server.DSN()) })
 		})
@@ -96,7 +96,7 @@ func TestAtOnce(t *testing.T) {
 		g := dbserver.StartMySQLGroupOnSmallDisks(t, 3)
 		var hosts []string
 		for _, m := range g.Members {
-			hosts = append(hosts, s.link(netfault.MySQL, m.Addr()))
+			hosts = append(hosts, s.link(m.Addr()))
 		}
 		s.start("mysql://shop@" + strings.Join(hosts, ",") + "/shop")
 		primary := func() *dbserver.GroupMember {
@@ -187,8 +187,8 @@ func (s *shop) waitUntilStuck() {
 func (s *shop) part(faults ...fault) { s.parts = append(s.parts, faults) }
 
 // link returns the address of a link to a server.
-func (s *shop) link(protocol netfault.Protocol, server string) string {
-	p := netfault.Start(s.t, protocol, server)
+func (s *shop) link(server string) string {
+	p := netfault.Start(s.t, server)
 	s.part(
 		fault{"link held", func() func() {
 			p.Hold()
@@ -307,13 +307,9 @@ func (s *shop) run(open func() *sql.DB) {
 
 // randomLinkFault returns one that a network may have.
 func randomLinkFault(rng *rand.Rand) netfault.Fault {
-	f := netfault.Fault{
-		To:   netfault.MessageKind(rng.IntN(int(netfault.MessageKinds))),
-		Pass: []float64{0, rng.Float64(), 1}[rng.IntN(3)],
-		Then: netfault.Ending(rng.IntN(int(netfault.Endings))),
+	return netfault.Fault{
+		Answer: rng.IntN(2) == 0,
+		Pass:   []float64{0, rng.Float64(), 1}[rng.IntN(3)],
+		Then:   netfault.Ending(rng.IntN(int(netfault.Endings))),
 	}
-	if f.To == netfault.Request && f.Then == netfault.HalfClose {
-		f.Pass = 1 // else the server would answer what the client has not sent
-	}
-	return f
 }

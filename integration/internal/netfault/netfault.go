@@ -2,14 +2,10 @@
 package netfault
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
-	"regexp"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,65 +17,45 @@ import (
 // test has it do something else. It is the network, where that fails and the
 // processes do not.
 type Proxy struct {
-	Port     int // of 127.0.0.1, but for StartAt
-	protocol Protocol
-	server   string
-	running  sync.WaitGroup
-	ended    chan struct{}
+	addr    string
+	server  string
+	running sync.WaitGroup
+	ended   chan struct{}
 
 	mu      sync.Mutex
 	links   map[*link]struct{}
-	strikes []*Fault      // each for the next message of its kind, on whichever link
+	strikes []*Fault      // each for the next message of its direction, on whichever link
 	held    chan struct{} // unless it is nil, everything waits until it is closed
 }
 
-// A Fault is what a proxy does to a message, and to the link that it is on.
+// A Fault is what a proxy does to a message, which is what comes at once, and to the link that it is on.
 type Fault struct {
-	To   MessageKind
-	Pass float64 // which part of the message is still passed on, from 0 to 1
-	Then Ending
+	Answer bool    // of the server; otherwise, it is a request
+	Pass   float64 // which part of the message is still passed on, from 0 to 1
+	Then   Ending
 }
-
-// A MessageKind tells apart what passes through a proxy.
-type MessageKind int
-
-// The kinds of messages.
-const (
-	Request MessageKind = iota // what a client has sent at once
-	Answer                     // an answer of the server, whole
-	Commit                     // an answer that says that something was committed
-	MessageKinds
-)
 
 // An Ending is what becomes of a link.
 type Ending int
 
 // The endings.
 const (
-	Silence   Ending = iota // nothing passes any more, both connections stay open
-	HangUp                  // both connections are closed
-	HalfClose               // the receiver is told that this was all; what it sends still passes
-	Reset                   // both connections are reset
+	Silence Ending = iota // nothing passes any more, both connections stay open
+	HangUp                // both connections are closed
+	Reset                 // both connections are reset
 	Endings
 )
 
 // Start starts a proxy for a server, which need not be up, for the time of the
 // test.
-func Start(t testing.TB, protocol Protocol, server string) *Proxy {
+func Start(t testing.TB, server string) *Proxy {
 	t.Helper()
-	return StartAt(t, "127.0.0.1:0", protocol, server)
-}
-
-// StartAt is Start for a proxy that clients must find at an address.
-func StartAt(t testing.TB, addr string, protocol Protocol, server string) *Proxy {
-	t.Helper()
-	listener := must.Get(net.Listen("tcp", addr))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &Proxy{
-		Port:     listener.Addr().(*net.TCPAddr).Port,
-		protocol: protocol,
-		server:   server,
-		ended:    make(chan struct{}),
-		links:    make(map[*link]struct{}),
+		addr:   listener.Addr().String(),
+		server: server,
+		ended:  make(chan struct{}),
+		links:  make(map[*link]struct{}),
 	}
 	p.running.Go(func() {
 		for {
@@ -100,9 +76,9 @@ func StartAt(t testing.TB, addr string, protocol Protocol, server string) *Proxy
 }
 
 // Addr returns where clients connect.
-func (p *Proxy) Addr() string { return "127.0.0.1:" + strconv.Itoa(p.Port) }
+func (p *Proxy) Addr() string { return p.addr }
 
-// Strike has the next message of the fault's kind meet it, on whichever link that is.
+// Strike has the next message of the fault's direction meet it, on whichever link that is.
 func (p *Proxy) Strike(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,11 +142,11 @@ func (p *Proxy) wait() bool {
 }
 
 // next returns the fault that a message on a link is to meet, or nil.
-func (p *Proxy) next(l *link, kind MessageKind) *Fault {
+func (p *Proxy) next(l *link, answer bool) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, s := range p.strikes {
-		if s.To == kind || s.To == Answer && kind == Commit {
+		if s.Answer == answer {
 			p.strikes = slices.Delete(p.strikes, i, i+1)
 			l.silent.Store(s.Then == Silence) // before the receiver may reply, and a heal does not see it
 			return s
@@ -197,8 +173,8 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	default:
 	}
 	var both sync.WaitGroup
-	both.Go(l.passRequests)
-	both.Go(l.passAnswers)
+	both.Go(func() { l.passAll(l.client, l.server, false) })
+	both.Go(func() { l.passAll(l.server, l.client, true) })
 	both.Wait()
 	if l.silent.Load() {
 		return // the side that has not ended is not to learn it from the other
@@ -214,9 +190,6 @@ type link struct {
 	proxy          *Proxy
 	client, server *net.TCPConn
 	silent         atomic.Bool
-
-	mu      sync.Mutex
-	request []byte // the beginning of what the client has sent since the last answer
 }
 
 func (l *link) close() {
@@ -230,74 +203,28 @@ func (l *link) reset() {
 	l.close()
 }
 
-func (l *link) passRequests() {
+// passAll passes on what comes in one direction.
+func (l *link) passAll(from, to *net.TCPConn, answers bool) {
 	chunk := make([]byte, 64<<10)
 	for open := true; ; {
-		n, err := l.client.Read(chunk)
+		n, err := from.Read(chunk)
 		if n > 0 && open {
-			l.note(chunk[:n])
-			open = l.pass(chunk[:n], Request, l.server)
+			open = l.pass(chunk[:n], answers, to)
 		}
 		if err != nil {
-			l.end(err, l.server)
+			l.end(err, to)
 			return
 		}
 	}
-}
-
-func (l *link) passAnswers() {
-	chunk := make([]byte, 64<<10)
-	var came []byte
-	for open := true; ; {
-		n, err := l.server.Read(chunk)
-		came = append(came, chunk[:n]...)
-		for open {
-			size := l.proxy.protocol.answer(came)
-			if size == 0 && err != nil {
-				size = len(came) // what a server says before it ends
-			}
-			if size == 0 {
-				break
-			}
-			open = l.pass(came[:size], l.kindOf(came[:size]), l.client)
-			came = came[size:]
-		}
-		if !open {
-			came = nil
-		}
-		if err != nil {
-			l.end(err, l.client)
-			return
-		}
-	}
-}
-
-// note keeps the beginning of a request.
-func (l *link) note(request []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	const most = 64
-	l.request = append(l.request, request[:min(len(request), most-len(l.request))]...)
-}
-
-func (l *link) kindOf(answer []byte) MessageKind {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	request := l.request
-	l.request = nil
-	if l.proxy.protocol.commits != nil && l.proxy.protocol.commits(request, answer) {
-		return Commit
-	}
-	return Answer
 }
 
 // pass passes on a message, or does with it what a fault says. It returns false if
 // nothing more is to pass in this direction.
-func (l *link) pass(message []byte, kind MessageKind, to *net.TCPConn) (more bool) {
+func (l *link) pass(message []byte, answer bool, to *net.TCPConn) (more bool) {
 	if !l.proxy.wait() || l.silent.Load() {
 		return false
 	}
-	s := l.proxy.next(l, kind)
+	s := l.proxy.next(l, answer)
 	if s != nil {
 		message = message[:int(s.Pass*float64(len(message)))]
 	}
@@ -310,8 +237,6 @@ func (l *link) pass(message []byte, kind MessageKind, to *net.TCPConn) (more boo
 		return true
 	case s.Then == HangUp:
 		l.close()
-	case s.Then == HalfClose:
-		to.CloseWrite()
 	case s.Then == Reset:
 		l.reset()
 	}
@@ -328,88 +253,3 @@ func (l *link) end(err error, to *net.TCPConn) {
 		l.reset()
 	}
 }
-
-// A Protocol is what a proxy knows of the messages that it passes on.
-type Protocol struct {
-	// answer returns the length of the first answer in what a server has sent, or 0
-	// if that is not whole.
-	answer func(b []byte) int
-
-	// commits reports whether the answer to a request, of which there is only the
-	// beginning, says that something was committed. It may be nil.
-	commits func(request, answer []byte) bool
-}
-
-// AnyProtocol knows nothing of messages: what comes at once is one.
-var AnyProtocol = Protocol{answer: func(b []byte) int { return len(b) }}
-
-// Postgres is that of PostgreSQL (53.7 in its manual) without TLS. An answer
-// goes up to the message ReadyForQuery, which comes after the commit, if there is one.
-var Postgres = Protocol{
-	answer: func(b []byte) int {
-		for end := 0; len(b) >= end+5; {
-			kind, size := b[end], 1+int(binary.BigEndian.Uint32(b[end+1:]))
-			end += size
-			if kind == 'Z' && len(b) >= end {
-				return end
-			}
-		}
-		return 0
-	},
-	commits: func(_, answer []byte) bool {
-		changed := false
-		for len(answer) >= 5 {
-			size := min(1+int(binary.BigEndian.Uint32(answer[1:])), len(answer))
-			switch text := answer[5:size]; answer[0] {
-			case 'C': // CommandComplete
-				changed = postgresCommits.Match(text)
-			case 'E': // ErrorResponse
-				return false
-			case 'Z': // ReadyForQuery
-				return changed && string(text) == "I" // not in a transaction
-			}
-			answer = answer[size:]
-		}
-		return false
-	},
-}
-
-var postgresCommits = regexp.MustCompile(`^(COMMIT|INSERT 0 [1-9])`)
-
-// MySQL is that of MySQL and MariaDB without TLS and compression. Each
-// packet counts as an answer. Statements with arguments are known for what they are if
-// the client puts those into the text.
-var MySQL = Protocol{
-	answer: func(b []byte) int {
-		if len(b) < mySQLHeader {
-			return 0
-		}
-		size := mySQLHeader + int(b[0]) + int(b[1])<<8 + int(b[2])<<16
-		if len(b) < size {
-			return 0
-		}
-		return size
-	},
-	commits: func(request, answer []byte) bool {
-		const query, ok, inTransaction = 3, 0, 1
-		if len(request) < mySQLHeader+1 || len(answer) < mySQLHeader+2 || request[mySQLHeader] != query ||
-			answer[mySQLHeader] != ok {
-			return false
-		}
-		text, rest := request[mySQLHeader+1:], answer[mySQLHeader+1:]
-		if none := rest[0] == 0; !bytes.HasPrefix(text, []byte("COMMIT")) &&
-			(none || !bytes.HasPrefix(text, []byte("INSERT"))) {
-			return false
-		}
-		for range 2 { // the number of rows, and an ID
-			size := 1
-			if len(rest) > 0 && rest[0] > 0xFB {
-				size += map[byte]int{0xFC: 2, 0xFD: 3, 0xFE: 8}[rest[0]]
-			}
-			rest = rest[min(size, len(rest)):]
-		}
-		return len(rest) > 0 && rest[0]&inTransaction == 0
-	},
-}
-
-const mySQLHeader = 4 // bytes of each packet
