@@ -35,8 +35,7 @@ type Draft struct {
 	begun   time.Time // since when it may have been sent; 0: it has not been, and nobody else has it
 	journal string    // folder of the journal that alone sends it, as it may not have begun; or ""
 	open    int       // tries that may have created the order, or may still create it
-	doubted bool      // a clock was wrong, so that no later process may send it
-	marked  bool      // a journal was given the text that says so
+	doubted bool      // a clock was wrong: its text says so from now on, and no later process sends it
 
 	yielded atomic.Bool // by Resume, in whose loop it is
 }
@@ -134,14 +133,14 @@ var (
 func (d *Draft) begin() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.share(); err != nil {
-		return err
+	err := d.share()
+	if err == nil {
+		err = d.unsendable()
 	}
-	if err := d.unsendable(); err != nil {
-		return err
+	if err == nil {
+		d.open++
 	}
-	d.open++
-	return nil
+	return err
 }
 
 // share notes that the draft may be sent from now on, unless only a journal may do that.
@@ -165,7 +164,7 @@ func (d *Draft) unsendable() error {
 	case behind != nil:
 		return behind
 	case age < -clockError, time.Until(d.made) > clockError:
-		d.begun, d.doubted = never, true
+		d.begun = never
 		return errWrongClock
 	case age >= Lifetime:
 		return errExpired
@@ -192,23 +191,21 @@ func clockBehind() error {
 	return nil
 }
 
-// doubt notes that a clock was wrong.
-func (d *Draft) doubt() {
+// doubt notes that a clock was wrong. The first time, it returns the text that says so.
+func (d *Draft) doubt() (text []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.doubted = true
-}
-
-// toMark returns the text with which no later process sends the draft, once if a clock was wrong. doubted
-// says whether it was.
-func (d *Draft) toMark() (text []byte, doubted bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.doubted && !d.marked {
-		d.marked = true
+	if !d.doubted {
+		d.doubted = true
 		text, _ = d.text(d.begun) // has no errors
 	}
-	return text, d.doubted
+	return text
+}
+
+func (d *Draft) isDoubted() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.doubted
 }
 
 // refused notes that a try has created nothing, and reports whether the same is known of all.
@@ -319,7 +316,7 @@ func (d *Draft) UnmarshalJSON(data []byte) error {
 	defer d.mu.Unlock()
 	d.key, d.body, d.item, d.qty, d.fields = kept.key, kept.body, kept.item, kept.qty, kept.fields
 	d.made, d.begun, d.journal, d.open = kept.made, kept.begun, "", 1 // nobody knows
-	d.doubted, d.marked = false, false
+	d.doubted = kept.doubted
 	if d.begun.IsZero() {
 		d.begun = d.made
 	}
@@ -351,6 +348,7 @@ func parseDraft(data []byte) (*Draft, error) {
 			d.made, right = parseTime(m.Value)
 		case "begun":
 			d.begun, right = parseTime(m.Value)
+			d.doubted = d.begun.Equal(never)
 		default:
 			wrong = fmt.Errorf("it has a member %.40q: %w", m.Name, errLater)
 		}

@@ -53,13 +53,13 @@ func OpenJournal(dir string, client *Client) (*Journal, error) {
 		return nil, fmt.Errorf("client: a journal needs file locks: %w", errors.ErrUnsupported)
 	}
 	dir, err := filepath.Abs(dir) // the working directory may change
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(dir))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("client: journal: %w", err)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("client: journal: %w", err)
-	}
-	if err := syncDir(filepath.Dir(dir)); err != nil {
 		return nil, fmt.Errorf("client: journal: %w", err)
 	}
 	return &Journal{client, dir}, nil
@@ -99,32 +99,35 @@ func (e *Entry) Remove() error {
 // Put keeps a draft, for [Journal.Resume] to send. When it returns nil, the draft is on the disk. A
 // draft that is kept already stays as it is.
 func (j *Journal) Put(ctx context.Context, draft *Draft) error {
-	if err := draft.check(); err != nil {
-		return err
-	}
-	e, err := j.wait(ctx, draft)
-	if err != nil {
-		return err
-	}
-	defer e.file.Close()
-	if e.Draft != nil {
-		return nil
-	}
-	return j.enter(e, draft, false)
-}
-
-// enter has a draft be the first of an entry, to be sent now or later.
-func (j *Journal) enter(e *Entry, draft *Draft, now bool) error {
-	text, err := draft.enter(j.dir, now)
-	if err != nil {
-		return fmt.Errorf("client: journal: %w", err)
-	}
-	c := j.client
-	err = e.append(firstRecord{formatVersion, c.shop, &c.opts.Account, record{Draft: text}})
-	if err != nil {
-		draft.left(j.dir)
+	e, err := j.take(ctx, draft, false)
+	if err == nil {
+		e.file.Close()
 	}
 	return err
+}
+
+// take returns the entry of a draft. A new one has the draft first, to be sent now or later.
+func (j *Journal) take(ctx context.Context, draft *Draft, now bool) (*Entry, error) {
+	if err := draft.check(); err != nil {
+		return nil, err
+	}
+	e, err := j.wait(ctx, draft)
+	if err != nil || e.Draft != nil {
+		return e, err
+	}
+	text, err := draft.enter(j.dir, now)
+	if err != nil {
+		e.file.Close()
+		return nil, fmt.Errorf("client: journal: %w", err)
+	}
+	c := j.client
+	if err := e.append(firstRecord{formatVersion, c.shop, &c.opts.Account, record{Draft: text}}); err != nil {
+		e.file.Close()
+		draft.left(j.dir)
+		return nil, err
+	}
+	e.Draft = draft
+	return e, nil
 }
 
 // Order keeps a draft, sends it as [Client.Order] does, and keeps its order. It waits while another
@@ -137,20 +140,11 @@ func (j *Journal) enter(e *Entry, draft *Draft, now bool) error {
 // without an order, nothing was sent; if it comes with one, the order was created, and only the
 // journal does not have it.
 func (j *Journal) Order(ctx context.Context, draft *Draft) (storefront.Order, error) {
-	if err := draft.check(); err != nil {
-		return storefront.Order{}, err
-	}
-	e, err := j.wait(ctx, draft)
+	e, err := j.take(ctx, draft, true)
 	if err != nil {
 		return storefront.Order{}, err
 	}
 	defer e.file.Close()
-	if e.Draft == nil { // it is new
-		if err := j.enter(e, draft, true); err != nil {
-			return storefront.Order{}, err
-		}
-		e.Draft = draft
-	}
 	err = j.send(ctx, e, false)
 	return e.Order, err
 }
@@ -258,6 +252,7 @@ type kept struct {
 	regular bool      // it is a file
 	tried   time.Time // when it was looked at last; zero: nobody knows
 	due     time.Time // when it may be tried again
+	over    bool      // it is not tried again
 	draft   *Draft    // it was sent by this call, which knows its age by a clock that is not set; or nil
 }
 
@@ -290,14 +285,9 @@ func (j *Journal) resume(ctx context.Context, drafts []*kept, results chan<- res
 	var pauses pauses
 	for len(drafts) > 0 && ctx.Err() == nil {
 		last := elapsed(began) >= j.client.opts.Patience
-		var mu sync.Mutex
-		var again []*kept
 		var sending sync.WaitGroup
 		for _, k := range drafts {
 			if !last && time.Now().Before(k.due) {
-				mu.Lock()
-				again = append(again, k)
-				mu.Unlock()
 				continue
 			}
 			select {
@@ -308,44 +298,49 @@ func (j *Journal) resume(ctx context.Context, drafts []*kept, results chan<- res
 			}
 			sending.Go(func() {
 				defer func() { <-places }()
-				entry, err := j.open(k)
-				if entry == nil && err == nil {
-					return
-				}
-				defer func() {
-					if unknown, ok := errors.AsType[*UnknownError](err); ok && unknown.again && !last {
-						entry.file.Close()
-						k.due, k.draft = time.Now().Add(unknown.after), entry.Draft
-						mu.Lock()
-						again = append(again, k)
-						mu.Unlock()
-						return
-					}
-					select {
-					case results <- result{entry, err}:
-					case <-ctx.Done():
-						if entry != nil {
-							entry.file.Close()
-						}
-					}
-				}()
-				if err == nil {
-					err = errNoReturn
-					defer func() {
-						if v := recover(); v != nil || err == errNoReturn {
-							err = fmt.Errorf("client: the draft was not sent to its end: %w", didNotReturn(v))
-						}
-					}()
-					err = j.send(ctx, entry, true)
-				}
+				j.try(ctx, k, last, results)
 			})
 		}
 		sending.Wait()
-		if drafts = again; len(drafts) > 0 {
+		drafts = slices.DeleteFunc(drafts, func(k *kept) bool { return k.over })
+		if len(drafts) > 0 {
 			pauses.wait(ctx, 0, 0)
 		}
 	}
 }
+
+// try sends a draft once, and what came of it to results, unless it may be tried again.
+func (j *Journal) try(ctx context.Context, k *kept, last bool, results chan<- result) {
+	k.over = true
+	entry, err := j.open(k)
+	if entry == nil && err == nil {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil { // nobody else could, here
+			err = fmt.Errorf("client: the draft was not sent to its end: panic: %v\n\n%s", v, debug.Stack())
+		}
+		if unknown, ok := errors.AsType[*UnknownError](err); ok && unknown.again && !last {
+			entry.file.Close()
+			k.due, k.draft, k.over = time.Now().Add(unknown.after), entry.Draft, false
+			return
+		}
+		select {
+		case results <- result{entry, err}:
+		case <-ctx.Done():
+			if entry != nil {
+				entry.file.Close()
+			}
+		}
+	}()
+	if err == nil {
+		err = errNoReturn
+		err = j.send(ctx, entry, true)
+	}
+}
+
+// errNoReturn is of a goroutine that ends in what the program has given to the client, such as a Transport.
+var errNoReturn = errors.New("client: the draft was not sent to its end: the goroutine has ended")
 
 // open returns no entry and no error if there is nothing to send.
 func (j *Journal) open(k *kept) (*Entry, error) {
@@ -368,21 +363,6 @@ func (j *Journal) open(k *kept) (*Entry, error) {
 		e.Draft = k.draft
 	}
 	return e, nil
-}
-
-var errNoReturn = errors.New("what the program has given to the client ended its goroutine")
-
-// didNotReturn returns the error for a function of the program's, such as the Transport, that has
-// panicked with v or, if v is nil, ended its goroutine, which is none of the program's.
-func didNotReturn(v any) error {
-	switch v := v.(type) {
-	case nil:
-		return fmt.Errorf("%w\n\n%s", errNoReturn, debug.Stack())
-	case error:
-		return fmt.Errorf("panic: %w\n\n%s", v, debug.Stack())
-	default:
-		return fmt.Errorf("panic: %v\n\n%s", v, debug.Stack())
-	}
 }
 
 // send sends the entry's draft, unless its order is kept, and keeps what becomes of it. With once, it is sent

@@ -72,10 +72,8 @@ func (e *BlockedError) Error() string {
 		text += fmt.Sprintf(" with the content coding %q", coding)
 	}
 	text = "client: " + text + mayExist(e.Draft)
-	if e.Draft != nil {
-		if _, doubted := e.Draft.toMark(); doubted {
-			text += "; " + errWrongClock.Error()
-		}
+	if e.Draft != nil && e.Draft.isDoubted() {
+		text += "; " + errWrongClock.Error()
 	}
 	return text
 }
@@ -153,7 +151,7 @@ func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func()
 
 	var last answer
 	unknown := func(err error) *UnknownError {
-		if _, doubted := draft.toMark(); doubted && err != errWrongClock {
+		if draft.isDoubted() && err != errWrongClock {
 			err = fmt.Errorf("%w; %w", err, errWrongClock)
 		}
 		e := &UnknownError{Err: err, Draft: draft}
@@ -182,13 +180,12 @@ func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func()
 			if order, ok := last.order(draft); ok {
 				return order, nil
 			}
-			if last.wrongClock {
-				draft.doubt()
-			}
 		}
-		if text, _ := draft.toMark(); text != nil { // now, as the program may be killed
-			if err := mark(text); err != nil {
-				return storefront.Order{}, unknown(err)
+		if last.wrongClock || stop == errWrongClock {
+			if text := draft.doubt(); text != nil { // now, as the program may be killed
+				if err := mark(text); err != nil {
+					return storefront.Order{}, unknown(err)
+				}
 			}
 		}
 		if stop != nil {
