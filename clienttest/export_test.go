@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"net/http"
 	"slices"
 	"testing"
 
@@ -11,14 +12,13 @@ import (
 
 // A Trial is a run of some kinds of faults.
 type Trial struct {
-	Seed  uint64
-	Kinds []conformance.Kind // nil: all
-	Waits bool               // whether the clients meet the outage in which their waits are compared
+	Kinds []conformance.Kind
+	Waits bool // whether the clients meet the outage in which their waits are compared
 }
 
 // TrialOf returns the trial of the kinds that have a check with one of these names.
 func TrialOf(names []string) Trial {
-	trial := Trial{Seed: 1, Waits: slices.Contains(names, "waits-differ") || slices.Contains(names, "waits-grow")}
+	trial := Trial{Waits: slices.Contains(names, "waits-differ") || slices.Contains(names, "waits-grow")}
 	for _, kind := range drive.Kinds {
 		if slices.ContainsFunc(conformance.Checks(kind),
 			func(c *conformance.Check) bool { return slices.Contains(names, c.Name) }) {
@@ -29,11 +29,11 @@ func TrialOf(names []string) Trial {
 }
 
 // Broken returns the names of the checks that fail, sorted, each once.
-func (trial Trial) Broken(t *testing.T, newClient func(*testing.T, Service) Client) []string {
-	s := &suite{Run: drive.Run{Pace: faults.Days, Seed: trial.Seed}, newClient: newClient}
+func (trial Trial) Broken(t *testing.T, newClient func(Service) *drive.Client) []string {
+	s := &suite{Run: drive.Run{Pace: faults.Days, Seed: *seed}}
+	s.New = func(url string, way http.RoundTripper) *drive.Client { return newClient(Service{url, way}) }
 	s.leftOut = func(m *drive.Meeting) bool {
-		return trial.Kinds != nil && !slices.Contains(trial.Kinds, m.Kind) ||
-			!trial.Waits && m.Fault.Name == faults.Outage
+		return !slices.Contains(trial.Kinds, m.Kind) || !trial.Waits && m.Fault.Name == faults.Outage
 	}
 	var broken []string
 	s.broken = func(check string) { broken = append(broken, check) }

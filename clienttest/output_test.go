@@ -26,12 +26,14 @@ func (create bareClient) CreateOrder(ctx context.Context, item string, qty int64
 func TestSuiteWhoseOutputIsJudged(t *testing.T) {
 	newClient := map[string]func(*testing.T, clienttest.Service) clienttest.Client{
 		"bare": func(_ *testing.T, s clienttest.Service) clienttest.Client {
-			return bareClient(newClient(s).CreateOrder)
+			return bareClient(newSubject(s).CreateOrder)
 		},
 		"broken": func(*testing.T, clienttest.Service) clienttest.Client {
 			return bareClient(func(context.Context, string, int64) (string, error) { return "ord_1", nil })
 		},
-		"keys": wrongClients[0].new,
+		"keys": func(_ *testing.T, s clienttest.Service) clienttest.Client {
+			return bareClient(changed(wrongClients[0].change)(s).CreateOrder)
+		},
 	}[os.Getenv(inOutput)]
 	if newClient == nil {
 		t.Skip("Other tests run it.")
