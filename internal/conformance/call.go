@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"example.com/storefront"
@@ -32,7 +32,6 @@ type Call struct {
 
 	Items   []string        // of the list, when the walk began
 	Changed map[string]bool // items that came or went during the walk
-	Tags    []string        // that products were given, behind their paths
 
 	// Results are what the client said of the call, and of those by which it went on with an order.
 	Results []*Result
@@ -77,7 +76,6 @@ type Exchange struct {
 	Delivery    Delivery
 	Interim     bool      // 1xx came before the answer
 	Left        bool      // the client left before the answer had ended
-	LastPage    bool      // the page has no next
 	Created     string    // the ID of the order that the request created
 	Held        bool      // it arrived at the shop later
 	Ended       time.Time // when its answer began to come, or failed to; 0 before
@@ -243,14 +241,24 @@ func same(a, b storefront.Order) bool {
 	return a.Item == b.Item && a.Qty == b.Qty && ijson.Sum([]byte(a.Fields)) == ijson.Sum([]byte(b.Fields))
 }
 
-// difference says where JSON is another than the one that is wanted.
+// difference says where JSON is another than the one that is wanted, with a JSON Pointer, or "".
 func difference(want, got []byte) string {
 	for _, text := range [][]byte{want, got} {
 		if _, isObject, err := ijson.Parse(text); err != nil || !isObject {
 			return bodyText(text) + " is no JSON object"
 		}
 	}
-	return differs(nil, want, got)
+	wanted, found := make(map[string][]byte), make(map[string][]byte)
+	values(nil, want, wanted)
+	values(nil, got, found)
+	pointers := slices.AppendSeq(slices.Collect(maps.Keys(wanted)), maps.Keys(found))
+	slices.Sort(pointers)
+	for _, at := range pointers {
+		if ijson.Sum(wanted[at]) != ijson.Sum(found[at]) {
+			return fmt.Sprintf("%s is %s in place of %s", at, shown(found[at]), shown(wanted[at]))
+		}
+	}
+	return ""
 }
 
 // orderText returns an order as a request has it.
@@ -263,75 +271,33 @@ func orderText(o storefront.Order) []byte {
 	return b
 }
 
-// differs says where a value differs first from the one that is wanted, with a JSON Pointer, or "".
-func differs(path []string, want, got []byte) string {
-	want, got = bytes.TrimSpace(want), bytes.TrimSpace(got)
-	switch {
-	case ijson.Sum(want) == ijson.Sum(got):
-		return ""
-	case want[0] != got[0] || want[0] != '{' && want[0] != '[':
-		wanted, found := ascii(want), ascii(got)
-		same := 0
-		for same < min(len(wanted), len(found)) && wanted[same] == found[same] {
-			same++
-		}
-		return fmt.Sprintf("%s is %s in place of %s", ijson.Pointer(path...), around(found, same), around(wanted, same))
-	}
-	left := children(got)
-	for _, w := range children(want) {
-		at := append(slices.Clip(path), w.name)
-		i := slices.IndexFunc(left, func(g child) bool { return g.name == w.name })
-		if i < 0 {
-			return ijson.Pointer(at...) + " is missing"
-		}
-		if text := differs(at, w.value, left[i].value); text != "" {
-			return text
-		}
-		left = slices.Delete(left, i, i+1)
-	}
-	return ijson.Pointer(append(path, left[0].name)...) + " is one too many"
-}
-
-// A child is a member of an object, or an item of an array, whose name is its index.
-type child struct {
-	name  string
-	value []byte
-}
-
-func children(value []byte) (out []child) {
-	for name, v := range ijson.Children(value) {
+// values puts what has no others in it into a map, by its JSON Pointer.
+func values(path []string, value []byte, into map[string][]byte) {
+	value = bytes.TrimSpace(value)
+	n := 0
+	for name, inner := range ijson.Children(value) {
 		if value[0] == '[' {
-			name = strconv.Itoa(len(out))
+			name = strconv.Itoa(n)
 		}
-		out = append(out, child{name, v})
+		values(append(slices.Clip(path), name), inner, into)
+		n++
 	}
-	return out
+	if n == 0 {
+		into[ijson.Pointer(path...)] = value
+	}
 }
 
-// ascii returns JSON in which characters that look the same are not.
-func ascii(text []byte) string {
-	var b []byte
-	for _, r := range string(text) {
-		if r >= ' ' && r <= '~' {
-			b = append(b, byte(r))
-			continue
-		}
-		for _, unit := range utf16.AppendRune(nil, r) {
-			b = fmt.Appendf(b, `\u%04x`, unit)
+// shown returns JSON in which characters that look the same are not.
+func shown(value []byte) string {
+	var b strings.Builder
+	for _, r := range string(value) {
+		if r <= '~' {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
 		}
 	}
-	return string(b)
-}
-
-// around returns up to mostShown bytes of a text of ASCII around a place.
-func around(text string, at int) string {
-	if from := at - mostShown/2; from > 0 {
-		text = "…" + text[from:]
-	}
-	if len(text) > mostShown {
-		text = text[:mostShown] + "…"
-	}
-	return text
+	return cmp.Or(cut(b.String(), mostShown), "nothing")
 }
 
 // mostShown is how many bytes of a body, or of a value, are shown.

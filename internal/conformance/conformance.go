@@ -76,9 +76,9 @@ func Checks(kind Kind) []*Check {
 	case Orders, Fields:
 		checks = orderChecks
 	case Products:
-		checks = append(productChecks, readChecks...)
+		checks = productChecks
 	case Lookups:
-		checks = append(lookupChecks, readChecks...)
+		checks = lookupChecks
 	}
 	return slices.SortedStableFunc(slices.Values(checks),
 		func(a, b *Check) int { return cmp.Compare(a.Weight, b.Weight) })

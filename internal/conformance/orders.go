@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -151,8 +150,8 @@ func (c *Call) givesUp(p part) (violation string) {
 	if r.Err == nil || r.Stuck || !early {
 		return ""
 	}
-	return fmt.Sprintf("%s gave up after %v and request %d, whose answer is not final. %s",
-		r.Name, rounded(tried), c.number(last), whyRetryable(last))
+	return fmt.Sprintf("%s gave up after %v and request %d, whose answer is not final.",
+		r.Name, rounded(tried), c.number(last))
 }
 
 // tried returns for how long a client has tried that says what came of it, and whether it must
@@ -197,36 +196,14 @@ func success(c *Call, _ int, p part) (met bool, violation string) {
 	if p.result.Err != nil {
 		return true, ""
 	}
-	before := slices.DeleteFunc(slices.Clone(c.Exchanges[:p.result.To]),
-		func(e *Exchange) bool { return !e.Expected && !e.Redirected() })
-	if !slices.ContainsFunc(before, (*Exchange).createdByService) {
-		return true, fmt.Sprintf("%s returned without an error, but no answer was 201 with an order: %s.",
-			p.result.Name, whyNoOrder(before))
+	if !slices.ContainsFunc(c.Exchanges[:p.result.To], (*Exchange).createdByService) {
+		return true, fmt.Sprintf("%s returned without an error, but no answer was 201 with the order that was sent.",
+			p.result.Name)
 	}
 	return true, ""
 }
 
 func (e *Exchange) createdByService() bool { return e.FromService && e.hasOrder() }
-
-// whyNoOrder says by what the last answer was no order.
-func whyNoOrder(exchanges []*Exchange) string {
-	if len(exchanges) == 0 {
-		return "there was none"
-	}
-	switch e := exchanges[len(exchanges)-1]; {
-	case e.Delivery != Whole:
-		return "the last did not come whole"
-	case e.Redirected():
-		return fmt.Sprintf("the last is %d, and comes from %s, to where an answer has led", e.Answer.Status, e.Path)
-	case e.Answer.Status == http.StatusCreated && OrderID(e.Answer.Body) == "":
-		return "the last is 201, but its body is no JSON object with an ID"
-	case e.Answer.Status == http.StatusCreated:
-		return "the last is 201, but with another order than was sent: " +
-			difference(orderText(e.Order()), orderText(ordered(e.Answer.Body)))
-	default:
-		return fmt.Sprint("the last is ", e.Answer.Status)
-	}
-}
 
 func rightID(c *Call, _ int, p part) (met bool, violation string) {
 	if p.result.Err != nil {
@@ -565,18 +542,6 @@ func mean(waits []time.Duration) (m time.Duration) {
 		m += w / time.Duration(len(waits))
 	}
 	return m
-}
-
-func whyRetryable(e *Exchange) string {
-	switch {
-	case e.Left:
-		return "The client left before the answer had ended."
-	case e.Delivery != Whole && e.Delivery != Late:
-		return "The answer did not come whole."
-	case e.Answer.Status == http.StatusCreated:
-		return "It is 201 without the order that was sent."
-	}
-	return fmt.Sprintf("It is %d.", e.Answer.Status)
 }
 
 func whyFinal(e *Exchange) string {

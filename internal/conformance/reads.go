@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 )
 
-var walkChecks = []*Check{
+var walkChecks = append([]*Check{
 	{"list-request", WrongData, "Each page is asked for by a request that the service takes.",
 		"Something else is read, or nothing.", (*Call).readsRightly, nil},
 	{"cursor", WrongData, "A cursor is what next or Link has said, byte for byte.",
@@ -19,28 +18,13 @@ var walkChecks = []*Check{
 	{"whole-list", WrongData, "A walk goes on as long as there is a next, or fails.",
 		"A part of the list passes for the whole: whoever is not in it gets no invoice.",
 		eachOf(results, wholeList), nil},
-	{"in-sequence", WrongData, "A walk has the items in the sequence in which they come.",
-		"The newest order is looked for where it is not.", eachOf(results, inSequence), nil},
 	{"walks", WrongData, "A walk through a list that is well does not fail.",
 		"The list cannot be read at all.", eachOf(results, succeeds("each answer was a page")), nil},
-	{"walk-ends", WrongData, "A walk ends, with an error if need be, and waits no longer than two minutes " +
-		"for a page, of which it reads 32 MiB at most.",
-		"It reads the same page for ever, or waits for it, or an answer without end takes all memory.", (*Call).ends, nil},
-	{"walk-stops", Rude, "A page is not asked for again after a 4xx but 408, 409 and 429.",
-		"Requests that cannot succeed are a load on the shop, and look like an attack.",
-		eachOf((*Call).rereads, stopsReading), nil},
-	{"walk-waits", Rude, "A page is asked for again after the seconds of Retry-After, and where these are " +
-		"more than a minute, after a minute at least.",
-		"A shop that is about to recover is kept busy with requests that it has to refuse.",
-		eachOf((*Call).rereads, waitsToRead), nil},
-}
+}, readingChecks("walk")...)
 
-var productChecks = []*Check{
+var productChecks = append([]*Check{
 	{"product-request", WrongData, "A product is asked for by a request that the service takes.",
 		"Something else is read, or nothing.", (*Call).readsRightly, nil},
-	{"tag", WrongData, "If-None-Match has tags that the service gave for the product.",
-		"The service may say 304 for what the client does not have, and it shows another product.",
-		eachOf(exchanges, tagAsGiven), nil},
 	{"fresh", WrongData, "A product that the client has kept is used for no longer than its max-age, less " +
 		"its Age, and not with no-cache.",
 		"The customer sees yesterday's price.", eachOf(results, freshEnough), nil},
@@ -49,9 +33,9 @@ var productChecks = []*Check{
 	{"reads", WrongData, "A product that is there, and whose answers come, is read.",
 		"The customer sees an error in place of the product.",
 		eachOf(results, succeeds("nothing was wrong")), nil},
-}
+}, readingChecks("read")...)
 
-var lookupChecks = []*Check{
+var lookupChecks = append([]*Check{
 	{"lookup-request", WrongData, "An order is looked for by a request that the service takes, and none is sent.",
 		"Something else is read, or nothing.", (*Call).readsRightly, nil},
 	{"lookup", SecondOrder, "Only a page says of a key what order it has, or that it has none: a 200 with a JSON " +
@@ -60,20 +44,22 @@ var lookupChecks = []*Check{
 		eachOf(results, looksUp), nil},
 	{"finds", WrongData, "A look that is answered does not fail.", "Nobody learns whether there is an order.",
 		eachOf(results, succeeds("each answer was a page")), nil},
-}
+}, readingChecks("read")...)
 
-// readChecks are those of all that a client reads, but of lists.
-var readChecks = []*Check{
-	{"read-ends", WrongData, "A read ends, with an error if need be, and waits no longer " +
-		"than two minutes for an answer, of which it reads 32 MiB at most.",
-		"The customer's page never comes, or an answer without end takes all memory.", (*Call).ends, nil},
-	{"read-stops", Rude, "What is read is not asked for again after a 4xx but 408, 409 and 429.",
-		"Requests that cannot succeed are a load on the shop, and look like an attack.",
-		eachOf((*Call).rereads, stopsReading), nil},
-	{"read-waits", Rude, "What is read is asked for again after the seconds of Retry-After, and where these " +
-		"are more than a minute, after a minute at least.",
-		"A shop that is about to recover is kept busy with requests that it has to refuse.",
-		eachOf((*Call).rereads, waitsToRead), nil},
+// readingChecks are those of all that a client reads. Their names begin in the same way.
+func readingChecks(name string) []*Check {
+	return []*Check{
+		{name + "-ends", WrongData, "A " + name + " ends, with an error if need be, and waits no longer than two " +
+			"minutes for an answer, of which it reads 32 MiB at most.",
+			"The customer's page never comes, or an answer without end takes all memory.", (*Call).ends, nil},
+		{name + "-stops", Rude, "What is read is not asked for again after a 4xx but 408, 409 and 429.",
+			"Requests that cannot succeed are a load on the shop, and look like an attack.",
+			eachOf((*Call).rereads, stopsReading), nil},
+		{name + "-waits", Rude, "What is read is asked for again after the seconds of Retry-After, and where these " +
+			"are more than a minute, after a minute at least.",
+			"A shop that is about to recover is kept busy with requests that it has to refuse.",
+			eachOf((*Call).rereads, waitsToRead), nil},
+	}
 }
 
 func cursorAsGiven(_ *Call, i int, e *Exchange) (met bool, violation string) {
@@ -104,26 +90,11 @@ func eachOnce(c *Call, _ int, r *Result) (met bool, violation string) {
 func wholeList(c *Call, _ int, r *Result) (met bool, violation string) {
 	for _, id := range c.Items {
 		if r.Err == nil && !c.Changed[id] && !slices.Contains(r.IDs, id) {
-			return true, fmt.Sprintf("%s returned no error, but not %q, which was in the list throughout. %s",
-				r.Name, id, c.whyNotWhole())
+			return true, fmt.Sprintf("%s returned no error, but not %q, which was in the list throughout.",
+				r.Name, id)
 		}
 	}
 	return r.Err == nil, ""
-}
-
-func inSequence(c *Call, _ int, r *Result) (met bool, violation string) {
-	at := -1
-	for n, id := range r.IDs {
-		i := slices.Index(c.Items, id)
-		switch {
-		case i < 0 || c.Changed[id] || slices.Contains(r.IDs[:n], id):
-		case i < at && r.Err == nil:
-			return true, fmt.Sprintf("%s returned %q before %q, which comes first in the list.", r.Name, c.Items[at], id)
-		default:
-			at = i
-		}
-	}
-	return r.Err == nil && len(r.IDs) > 1, ""
 }
 
 // succeeds judges whether a client does where nothing is wrong.
@@ -146,20 +117,6 @@ func (c *Call) stalled(r *Result) bool {
 		was = e.At
 	}
 	return r.At.Sub(was) >= Doubt
-}
-
-func tagAsGiven(c *Call, i int, e *Exchange) (met bool, violation string) {
-	if e.Tag == "" {
-		return false, ""
-	}
-	for tag := range strings.SplitSeq(e.Tag, ",") {
-		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
-		if !slices.Contains(c.Tags, e.Path+" "+tag) {
-			return true, fmt.Sprintf("The tag %s of request %d was never given for the product.",
-				Excerpt(tag, 60), i+1)
-		}
-	}
-	return true, ""
 }
 
 // was reports whether a product had the name of a result before its i-th reading.
@@ -222,23 +179,6 @@ func (c *Call) readsRightly() (met bool, violation string) {
 		return true, "No request has come."
 	}
 	return true, ""
-}
-
-// whyNotWhole says by what the last answer was no end.
-func (c *Call) whyNotWhole() string {
-	e := c.Last()
-	if e == nil {
-		return "No request has come: it made the list of pages that it had kept, which say no-cache."
-	}
-	switch i := c.number(e); {
-	case e.Delivery != Whole:
-		return fmt.Sprintf("The answer to request %d, the last, did not come whole.", i)
-	case !e.FromService || e.Answer.Status != http.StatusOK && e.Answer.Status != http.StatusNotModified:
-		return fmt.Sprintf("The answer to request %d, the last, is no page.", i)
-	case !e.LastPage:
-		return fmt.Sprintf("The walk ended after request %d, although its page has a next.", i)
-	}
-	return "The last page came."
 }
 
 func (c *Call) ends() (bool, string) {

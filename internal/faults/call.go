@@ -49,13 +49,7 @@ func (c *Call) Fix() {
 	c.arrive()
 }
 
-// Change deletes an item of the list and puts two others into it, or a new order into that of orders.
-func (c *Call) Change() {
-	c.shop.mu.Lock()
-	defer c.shop.mu.Unlock()
-	c.change()
-}
-
+// change deletes an item of the list and puts two others into it, or a new order into that of orders.
 func (c *Call) change() {
 	if c.Changed == nil {
 		c.Changed = make(map[string]bool)

@@ -379,19 +379,11 @@ func (v *visit) resume(c *faults.Call, err error) {
 // mostResumptions is more than any fault needs that has an end.
 const mostResumptions = 30
 
-// walk walks through a list, twice where it changes in between.
+// walk walks through a list.
 func (v *visit) walk(name string, list func(context.Context) ([]string, error)) {
-	walk := func() *faults.Call {
-		c := v.begin()
-		said := c.Asked(name + "(ctx)")
-		ids, err := call(v, list)
-		said(&conformance.Result{IDs: ids, Err: err, Stuck: v.stuck})
-		return c
-	}
-	if first := walk(); v.Fault.Name == faults.TwoWalks && !v.stuck && v.err == nil {
-		first.Change()
-		walk()
-	}
+	said := v.begin().Asked(name + "(ctx)")
+	ids, err := call(v, list)
+	said(&conformance.Result{IDs: ids, Err: err, Stuck: v.stuck})
 }
 
 // read reads a product four times. Its name changes in between, but not before the third time,
