@@ -41,8 +41,7 @@ func newConcurrent(s *Store, w writer) *concurrent {
 			// A power of 2, for a driver that keeps statements prepared, by their text.
 			return batches, 1 << (bits.Len(uint(min(n, mostShared))) - 1)
 		},
-		Alone:    (*proposal).isAlone,
-		Detached: func() bool { return false },
+		Alone: (*proposal).isAlone,
 	}
 	return c
 }

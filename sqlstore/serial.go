@@ -22,7 +22,7 @@ func newSerial(s *Store) *serial {
 		Alone:  (*proposal).isAlone,
 		// CreateOrder returns when its ctx is done, but the statements of its order go on (see
 		// acceptContext).
-		Detached: func() bool { return true },
+		Detached: true,
 	}
 	return c
 }

@@ -26,9 +26,9 @@ type Queue[T any] struct {
 	// Alone reports whether v shares its batch with no other value.
 	Alone func(v T) bool
 
-	// Detached reports whether all batches run in goroutines of their own. A batch that runs
-	// in the goroutine of its member keeps Do from returning before the batch ends.
-	Detached func() bool
+	// Detached makes all batches run in goroutines of their own. A batch that runs in the
+	// goroutine of its member keeps Do from returning before the batch ends.
+	Detached bool
 
 	mu      sync.Mutex
 	waiting []*member[T]
@@ -58,7 +58,6 @@ type Batch[T any] struct {
 
 	queue      *Queue[T]
 	members    []*member[T]
-	own        bool // the batch runs in the goroutine of its member
 	handedOver bool
 	kept       int // how many members are not put back
 }
@@ -69,7 +68,7 @@ type Batch[T any] struct {
 func (q *Queue[T]) Do(ctx context.Context, v T) error {
 	m := &member[T]{v, make(chan func()), make(chan struct{}), make(chan struct{})}
 	defer q.leave(m) // also if Run panics or ends the goroutine, which may have put m back
-	if q.enter(m) && q.run(ctx, []*member[T]{m}, true) {
+	if q.enter(m) && q.run(ctx, []*member[T]{m}) {
 		q.mu.Lock()
 		q.handOver()
 		q.mu.Unlock()
@@ -100,7 +99,7 @@ func (q *Queue[T]) enter(m *member[T]) bool {
 	begins := q.running < batches
 	if begins {
 		q.running++
-		if !q.Detached() {
+		if !q.Detached {
 			return true
 		}
 	}
@@ -134,7 +133,7 @@ func (q *Queue[T]) handOver() {
 func (q *Queue[T]) work() {
 	for {
 		members := q.take()
-		if members == nil || !q.run(context.Background(), members, false) {
+		if members == nil || !q.run(context.Background(), members) {
 			return
 		}
 	}
@@ -164,8 +163,8 @@ func (q *Queue[T]) take() []*member[T] {
 // run runs a batch, maybe in the goroutine of its only member, and tells all members when it
 // has ended, even if Run ends the goroutine. It reports whether the caller still has the
 // place.
-func (q *Queue[T]) run(ctx context.Context, members []*member[T], own bool) (inPlace bool) {
-	b := &Batch[T]{queue: q, members: members, own: own, kept: len(members)}
+func (q *Queue[T]) run(ctx context.Context, members []*member[T]) (inPlace bool) {
+	b := &Batch[T]{queue: q, members: members, kept: len(members)}
 	for _, m := range members {
 		b.Members = append(b.Members, m.value)
 	}
@@ -182,14 +181,6 @@ func (q *Queue[T]) run(ctx context.Context, members []*member[T], own bool) (inP
 		}
 		if !returned && inPlace { // Run has ended the goroutine
 			q.handOver()
-		}
-		// If the place was handed over while no member waited, no goroutine may be left to
-		// run the members that are put back.
-		if !inPlace && len(back) > 0 {
-			if batches, _ := q.Limits(len(q.waiting)); q.running < batches {
-				q.running++
-				go q.work()
-			}
 		}
 	}()
 	q.Run(ctx, b)
@@ -209,17 +200,14 @@ func (b *Batch[T]) HandOver() {
 }
 
 // PutBack makes the members from the n-th on, counted from 0, wait for the next batch, as the
-// first in the queue. Only Run calls it.
+// first in the queue. Only Run calls it, and not if the place was handed over.
 func (b *Batch[T]) PutBack(n int) { b.kept = n }
 
 // Call calls f in the goroutine that has called Do for the n-th member, so that a panic of f
 // is a panic of that goroutine. It returns when f has returned, panicked or ended the
-// goroutine. If that Do has returned, Call returns an error and does not call f.
+// goroutine. If that Do has returned, Call returns an error and does not call f. Only Run of
+// a detached queue calls it.
 func (b *Batch[T]) Call(n int, f func()) error {
-	if b.own {
-		f()
-		return nil
-	}
 	m := b.members[n]
 	ended := make(chan struct{})
 	select {

@@ -18,7 +18,6 @@ import (
 type queue struct {
 	batch.Queue[string]
 	batches, size int                        // what Limits returns
-	detached      bool                       // what Detached returns
 	in            func(*batch.Batch[string]) // nil, or what a batch does before it waits
 	let           chan int                   // each batch receives once from it, from where on it puts back
 	begun         []*batch.Batch[string]     // the batches that have begun
@@ -33,7 +32,6 @@ func newQueue() *queue {
 	q := &queue{batches: 1, size: 100, let: make(chan int)}
 	q.Limits = func(n int) (int, int) { return q.batches, min(q.size, n) }
 	q.Alone = func(v string) bool { return strings.HasPrefix(v, "!") }
-	q.Detached = func() bool { return q.detached }
 	q.Run = func(ctx context.Context, b *batch.Batch[string]) {
 		q.mu.Lock()
 		q.begun, q.ctxs = append(q.begun, b), append(q.ctxs, ctx)
@@ -118,7 +116,7 @@ func each(t *testing.T, test func(*testing.T, *queue)) {
 		t.Run(fmt.Sprintf("detached %t", detached), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue()
-				q.detached = detached
+				q.Detached = detached
 				test(t, q)
 			})
 		})
@@ -193,20 +191,6 @@ func TestWhichBatchesBegin(t *testing.T) {
 			{"do a", "", "[a]"}, {"hand over 0", "", ""}, {"hand over 0", "", ""}, {"do b", "", "[b]"},
 			{"do c", "", ""}, {"hand over 0", "", ""}, {"let", "a", ""}, {"hand over 0", "", ""},
 			{"let", "b", "[c]"}, {"let", "c", ""},
-		}},
-		// No call may come for a long time that would run it.
-		{"what is put back without a place is run", 1, 9, []step{
-			{"do a b c", "", "[a]"}, {"let", "a", "[b c]"}, {"hand over 1", "", ""}, {"let 1", "b", "[c]"},
-			{"let", "c", ""},
-		}},
-		// There are never more batches than places.
-		{"what is put back waits for the place that was handed over", 1, 9, []step{
-			{"do a b c", "", "[a]"}, {"let", "a", "[b c]"}, {"hand over 1", "", ""}, {"do d", "", "[d]"},
-			{"let 1", "b", ""}, {"let", "d", "[c]"}, {"let", "c", ""},
-		}},
-		{"what is put back has the place that was handed over", 1, 9, []step{
-			{"do e f g", "", "[e]"}, {"let", "e", "[f g]"}, {"hand over 1", "", ""}, {"let 1", "f", "[g]"},
-			{"do h", "", ""}, {"let", "g", "[h]"}, {"let", "h", ""},
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -301,28 +285,6 @@ func TestCallCallsInTheGoroutineOfTheMember(t *testing.T) {
 	}
 }
 
-func TestCallOfWhoGoesAtOnceIsInItsGoroutine(t *testing.T) {
-	each(t, func(t *testing.T, q *queue) {
-		q.in = func(b *batch.Batch[string]) {
-			defer func() {
-				if q.detached {
-					return
-				}
-				if recover() != "a value" {
-					t.Error("the panic did not pass through Run, which was in the same goroutine")
-				}
-			}()
-			b.Call(0, func() { panic("a value") })
-		}
-		all := q.do("a")
-		q.letEnd(1)
-		<-all[0].ended
-		if q.detached && all[0].panicked != "a value" {
-			t.Errorf("Do panicked with %v", all[0].panicked)
-		}
-	})
-}
-
 func TestCallDoesNotCallForWhoHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
@@ -357,7 +319,7 @@ func TestRunThatEndsItsGoroutineLeavesItsPlace(t *testing.T) {
 		all := q.do("a", "b", "c")
 		q.letEnd(1)
 		<-all[0].ended
-		if all[0].returned != q.detached {
+		if all[0].returned != q.Detached {
 			t.Errorf("Do has returned: %t", all[0].returned)
 		}
 		q.letEnd(1)
