@@ -2,7 +2,6 @@ package storefront_test
 
 import (
 	"encoding/json"
-	"flag"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,18 +18,10 @@ import (
 	"example.com/storefront/internal/must"
 )
 
-var record = flag.Bool("record", false,
-	"fill in the responses of the files in testdata/contract that have none")
-
 // The files are described in testdata/contract/README.md.
 func TestContract(t *testing.T) {
 	for _, file := range must.Get(exchanges.Files("testdata/contract"))(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			if *record {
-				synctest.Test(t, func(t *testing.T) {
-					must.OK(t, exchanges.Record(file))
-				})
-			}
 			synctest.Test(t, func(t *testing.T) {
 				if err := exchanges.Check(file, nil); err != nil {
 					t.Error(err)

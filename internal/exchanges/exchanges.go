@@ -11,13 +11,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,21 +32,39 @@ func Files(dir string) ([]string, error) {
 	return files, err
 }
 
-// Check replays file and returns how the responses break the recorded ones, one line for
-// each fault. Every handler that the file needs is passed through wrap, unless that is nil.
+// Check replays file, on a store with the resources of store.json in the same folder, and
+// returns how the responses break the recorded ones, one line for each fault. Of a request
+// without one, it returns the response as it would be recorded. Every handler that the file
+// needs is passed through wrap, unless that is nil.
 //
 // Check sleeps when time passes in the file. It is meant to be called in a
 // [testing/synctest] bubble, whose clock begins at the time at which the files begin.
 func Check(file string, wrap func(http.Handler) http.Handler) error {
-	_, exchanges, err := replayFile(file, wrap)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
+	}
+	contents, err := os.ReadFile(filepath.Join(filepath.Dir(file), "store.json"))
+	if err != nil {
+		return err
+	}
+	store := new(storefront.MemStore)
+	if err := store.Load(bytes.NewReader(contents)); err != nil {
+		return fmt.Errorf("store.json: %w", err)
+	}
+	steps, err := parse(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	exchanges, err := replay(steps, store, wrap)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	var faults []error
 	for _, e := range exchanges {
 		if e.want == nil {
-			faults = append(faults, fmt.Errorf("%s:%d: no response is recorded for this request: see "+
-				"README.md there", file, e.line))
+			faults = append(faults, fmt.Errorf("%s:%d: no response is recorded for this request. It is\n\n%s",
+				file, e.line, e.got))
 			continue
 		}
 		for _, fault := range e.want.faults(e.got) {
@@ -56,16 +72,6 @@ func Check(file string, wrap func(http.Handler) http.Handler) error {
 		}
 	}
 	return errors.Join(faults...)
-}
-
-// Record replays file as [Check] does and writes the responses into it, unless
-// it has any.
-func Record(file string) error {
-	text, exchanges, err := replayFile(file, nil)
-	if err != nil || slices.ContainsFunc(exchanges, func(e exchange) bool { return e.want != nil }) {
-		return err
-	}
-	return os.WriteFile(file, render(text, exchanges), 0o644)
 }
 
 // A step is a line such as "-- request --" and the text that follows it.
@@ -102,34 +108,8 @@ func parse(text string) ([]step, error) {
 // An exchange is the response to a request, the one just received and the recorded one.
 type exchange struct {
 	line int // of the request
-	end  int // the line after the request
 	got  response
 	want *recorded // nil if there is none
-}
-
-// replayFile replays the file on a store with the resources of store.json, in the same folder.
-func replayFile(file string, wrap func(http.Handler) http.Handler) (text string, exchanges []exchange,
-	err error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "", nil, err
-	}
-	steps, err := parse(string(b))
-	if err != nil {
-		return "", nil, fmt.Errorf("%s: %w", file, err)
-	}
-	contents, err := os.ReadFile(filepath.Join(filepath.Dir(file), "store.json"))
-	if err != nil {
-		return "", nil, err
-	}
-	store := new(storefront.MemStore)
-	if err := store.Load(bytes.NewReader(contents)); err != nil {
-		return "", nil, fmt.Errorf("store.json: %w", err)
-	}
-	if exchanges, err = replay(steps, store, wrap); err != nil {
-		return "", nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return string(b), exchanges, nil
 }
 
 func replay(steps []step, store *storefront.MemStore,
@@ -153,11 +133,8 @@ func replay(steps []step, store *storefront.MemStore,
 				if id, ok := strings.CutPrefix(header.Get("Location"), "orders/"); ok {
 					header.Set("Location", "orders/"+strings.Trim(nameRandomParts(`"`+id+`"`, names), `"`))
 				}
-				exchanges = append(exchanges, exchange{
-					line: step.line,
-					end:  step.line + 1 + strings.Count(step.text, "\n"),
-					got:  response{w.Code, header, nameRandomParts(w.Body.String(), names)},
-				})
+				got := response{w.Code, header, nameRandomParts(w.Body.String(), names)}
+				exchanges = append(exchanges, exchange{line: step.line, got: got})
 			}
 		case "response":
 			if i == 0 || steps[i-1].verb != "request" {
@@ -357,32 +334,4 @@ func (s failingStore) ListOrders(context.Context, string, string, int) ([]storef
 
 func (s failingStore) GetOrderByKey(context.Context, string, string) (storefront.Resource, error) {
 	return storefront.Resource{}, s.failure
-}
-
-// render returns text with the responses behind their requests.
-func render(text string, exchanges []exchange) []byte {
-	lines := strings.SplitAfter(strings.TrimRight(text, "\n")+"\n", "\n")
-	var b bytes.Buffer
-	from := 0
-	for _, e := range exchanges {
-		end := min(e.end-1, len(lines))
-		b.WriteString(strings.TrimRight(strings.Join(lines[from:end], ""), "\n"))
-		from = end
-		fmt.Fprintf(&b, "\n\n-- response --\nHTTP/1.1 %d %s\n", e.got.status, http.StatusText(e.got.status))
-		for _, name := range slices.Sorted(maps.Keys(e.got.header)) {
-			for _, value := range e.got.header[name] {
-				fmt.Fprintf(&b, "%s: %s\n", name, value)
-			}
-		}
-		if e.got.body != "" {
-			b.WriteString("\n")
-			if json.Indent(&b, []byte(e.got.body), "", "  ") != nil {
-				b.WriteString(e.got.body)
-			}
-			b.WriteString("\n")
-		}
-		b.WriteString("\n")
-	}
-	b.WriteString(strings.Join(lines[from:], ""))
-	return append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
 }

@@ -19,6 +19,25 @@ type response struct {
 	body   string
 }
 
+// String returns the response as a file records it.
+func (r response) String() string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "-- response --\nHTTP/1.1 %d %s\n", r.status, http.StatusText(r.status))
+	for _, name := range slices.Sorted(maps.Keys(r.header)) {
+		for _, value := range r.header[name] {
+			fmt.Fprintf(&b, "%s: %s\n", name, value)
+		}
+	}
+	if r.body != "" {
+		b.WriteString("\n")
+		if json.Indent(&b, []byte(r.body), "", "  ") != nil {
+			b.WriteString(r.body)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
 // A recorded response has the parts of a response that a file records.
 type recorded struct {
 	status        int
