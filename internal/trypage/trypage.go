@@ -2,7 +2,9 @@
 package trypage
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
 	"html"
 	"net/http"
@@ -12,7 +14,6 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/internal/inline"
 )
 
 var (
@@ -57,24 +58,32 @@ func Handler(base string, opts *Options) http.Handler {
 		e.allow += ", POST"
 		changes = "yes"
 	}
-	style, script := inline.Text(style), notes.ReplaceAllString(inline.Text(script), "")
+	script := notes.ReplaceAllString(script, "")
 	served := strings.NewReplacer(
 		"{{base}}", html.EscapeString(base), "{{product}}", html.EscapeString(opts.Product),
 		"{{changes}}", changes, "{{style}}", style, "{{script}}", script,
-	).Replace(inline.Text(text))
+	).Replace(text)
 	e.page = served
-	e.tag = `"` + inline.Hash(served) + `"`
-	e.policy = inline.Policy(script, style)
+	e.tag = `"` + hash(served) + `"`
+	e.policy = "default-src 'none'; script-src 'sha256-" + hash(script) + "'; style-src 'sha256-" +
+		hash(style) + "'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'" +
+		"; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 	sameOrigin := http.NewCrossOriginProtection()
 	sameOrigin.SetDenyHandler(storefront.Problem{Status: http.StatusForbidden,
 		Detail: "A page of another origin may not do that."})
 	return sameOrigin.Handler(e)
 }
 
+// hash returns the SHA-256 of a text in base64.
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
 type handler struct {
 	page   string
 	tag    string
-	policy string
+	policy string // Content-Security-Policy (CSP Level 3): the page's own script and style, and host
 	allow  string
 	sample *storefront.MemStore // nil: none
 }

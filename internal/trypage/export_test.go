@@ -1,3 +1,0 @@
-package trypage
-
-var Page, Style, Script = &text, &style, &script
