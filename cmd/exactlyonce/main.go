@@ -29,16 +29,7 @@
 //
 // # How to read the result
 //
-// The exit status is
-//
-//   - 0 if every promise was kept,
-//   - 1 if one was broken, or it is not known whether each was kept,
-//   - 2 for bad flags,
-//   - 3 if the first order was not acknowledged, so that there was no promise to keep,
-//   - 4 if every promise was kept, but the result could not be written,
-//   - 5 if none was found broken, but the shop failed: it answered unexpectedly.
-//
-// "go run" ends with 1 for each of them but 0: build the program where the status matters.
+// The exit status is 0 if every promise was kept. The flag -help prints the others.
 //
 // Each of these is a broken promise if it is not 0, but for the last two, of which unanswered may be one:
 //
@@ -142,11 +133,11 @@ func main() {
 		c.Orders, strings.Join(shownURLs(c), ", "), c.Prefix)
 	a := audit.New(c)
 	notStarted := run(a, *wait)
-	s := summarize(c, a.Result(), notStarted)
-	if err := s.writeText(os.Stdout); err != nil {
-		fail(cmp.Or(s.Status, statusUnwritten), err)
+	status, err := report(os.Stdout, c, a.Result(), notStarted)
+	if err != nil {
+		fail(cmp.Or(status, statusUnwritten), err)
 	}
-	os.Exit(s.Status)
+	os.Exit(status)
 }
 
 // The exit statuses.
@@ -234,16 +225,12 @@ func check(c audit.Config, wait time.Duration) error {
 		return errors.New("unexpected argument: is -url or -header missing?")
 	case len(c.URLs) == 0:
 		return errors.New("-url is missing: where is the shop?")
-	case c.Orders < 1:
-		return errors.New("-orders must be at least 1")
-	case c.Clients < 1:
-		return errors.New("-clients must be at least 1")
+	case c.Orders < 1 || c.Clients < 1:
+		return errors.New("-orders and -clients must be at least 1")
 	case wait < 0:
 		return errors.New("-wait must not be negative")
-	case c.Timeout <= 0:
-		return errors.New("-timeout must be more than 0")
-	case c.Patience <= 0:
-		return errors.New("-patience must be more than 0")
+	case c.Timeout <= 0 || c.Patience <= 0:
+		return errors.New("-timeout and -patience must be more than 0")
 	}
 	return nil
 }
@@ -253,18 +240,26 @@ func check(c audit.Config, wait time.Duration) error {
 func run(a *audit.Audit, wait time.Duration) *audit.NotStarted {
 	creating, stop := notified()
 	defer stop()
-	end := show(os.Stderr, "the first order", func() string { return firstProgress(a.Progress()) })
+	end := show("the first order", a, func(p audit.Progress) string {
+		if p.Acknowledged > 0 {
+			return "acknowledged"
+		}
+		return cmp.Or(p.Failure, "no answer") + ", not acknowledged yet"
+	})
 	err := a.First(creating, wait)
 	end()
 	if notStarted, ok := errors.AsType[*audit.NotStarted](err); ok {
 		return notStarted
 	}
-	end = show(os.Stderr, "creating", func() string {
-		r := a.Progress()
-		if !r.Created {
-			return creatingProgress(r, a.Config.Orders)
+	end = show("creating", a, func(p audit.Progress) string {
+		text := fmt.Sprintf("%d of %d acknowledged", p.Acknowledged, a.Config.Orders)
+		if p.Gap >= time.Second {
+			text += fmt.Sprintf(", the last %.1f s ago", p.Gap.Seconds())
 		}
-		return createdProgress(a.Result(), a.Config.Orders)
+		if p.Failed > 0 {
+			text += fmt.Sprintf(", %d requests failed, the last: %s", p.Failed, p.Failure)
+		}
+		return text
 	})
 	a.Create(creating)
 	end()
@@ -274,14 +269,39 @@ func run(a *audit.Audit, wait time.Duration) *audit.NotStarted {
 		fmt.Fprintln(os.Stderr,
 			"No more orders are created. What was acknowledged is replayed now; Ctrl-C ends that, too.")
 	}
-	acknowledged := a.Progress().Acknowledged
-	end = show(os.Stderr, "replaying", func() string {
-		p := a.Progress()
-		return fmt.Sprintf("%d of %d replayed%s", p.Replayed, acknowledged*len(a.Config.URLs), faults(p))
+	end = show("replaying", a, func(p audit.Progress) string {
+		return fmt.Sprintf("%d of %d replayed", p.Replayed, p.Acknowledged*len(a.Config.URLs))
 	})
 	a.Replay(replaying)
 	end()
 	return nil
+}
+
+// show shows how far something has come, as a line every two seconds and one at the end, until end is called.
+func show(what string, a *audit.Audit, says func(audit.Progress) string) (end func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(2 * time.Second)
+		defer tick.Stop()
+		for running := true; running; {
+			select {
+			case <-tick.C:
+			case <-stop:
+				running = false
+			}
+			p := a.Progress()
+			text := says(p)
+			if p.Faults > 0 {
+				text += fmt.Sprintf(", %d FAULTS", p.Faults)
+			}
+			fmt.Fprintf(os.Stderr, "%s: %s\n", what, text)
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
 }
 
 // notified returns a context that is done at the next signal to end.

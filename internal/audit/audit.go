@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -99,9 +100,9 @@ type order struct {
 type Outcome uint8
 
 const (
-	Acknowledged Outcome = iota // 201, which was read to its end
+	NoAnswer     Outcome = iota // none at all, or not all of it, in time
+	Acknowledged                // 201, which was read to its end
 	TryAgain                    // 409 or 503, or what proxies say
-	NoAnswer                    // none at all, or not all of it, in time
 	Odd                         // any other response
 	HungUp                      // the client did, on purpose
 	Outcomes                    // how many there are
@@ -111,25 +112,25 @@ const (
 // orders are acknowledged at all, then Create, then Replay, each once, and then Result;
 // the other methods may be called at any time.
 type Audit struct {
-	Config Config
-	client http.Client
+	Config  Config
+	client  http.Client
+	typical atomic.Int64 // how many nanoseconds an acknowledged request takes
 
-	mu      sync.Mutex
-	changed chan struct{}     // closed and replaced when Progress has changed
-	orders  []*order          // that were sent
-	keys    map[string]string // by the ID of the order
-	result  Result            // without what current adds
-	lastAck time.Time         // or when the creating began
-	typical time.Duration     // of an acknowledged request
+	mu       sync.Mutex
+	changed  chan struct{}     // closed and replaced when Progress has changed
+	orders   []*order          // that were sent
+	keys     map[string]string // by the ID of the order
+	result   Result            // without what current adds
+	lastAck  time.Time         // or when the creating began
+	patience *time.Timer       // which ends the creating; nil before
 }
 
 // A Progress is how far an Audit has come.
 type Progress struct {
 	Sent         int           // orders that were sent
 	Acknowledged int           // orders that were acknowledged
-	Retrying     int           // orders whose last try failed
-	Failed       int           // requests that were not acknowledged, unless the client hung up
-	Failure      string        // of the last of these requests, in few words
+	Failed       int           // requests of the creating that were not, unless the client hung up
+	Failure      string        // of the last request that failed, in few words
 	Gap          time.Duration // since an order was last acknowledged
 	Created      bool          // no more orders are sent
 	Replayed     int           // keys that a replica has replayed as it should, times replicas
@@ -144,14 +145,14 @@ const longestPause = 100 * time.Millisecond
 const firstPause = time.Second / 2
 
 // keptFaults is how many faults of each kind are kept.
-const keptFaults = 10
+const keptFaults = 3
 
 // New returns an Audit that has not done anything yet.
 func New(c Config) *Audit {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns = 0                    // no limit
 	transport.MaxIdleConnsPerHost = 2 * c.Clients // some send two requests at once
-	return &Audit{
+	a := &Audit{
 		Config: c,
 		client: http.Client{
 			Transport:     transport,
@@ -159,9 +160,10 @@ func New(c Config) *Audit {
 		},
 		changed: make(chan struct{}),
 		keys:    make(map[string]string),
-		typical: 2 * time.Millisecond,
 		result:  Result{Statuses: make(map[int]int)},
 	}
+	a.typical.Store(int64(2 * time.Millisecond))
+	return a
 }
 
 // Progress returns how far the audit has come.
@@ -233,53 +235,45 @@ func (e *NotStarted) Error() string { return e.Detail }
 // acknowledges it. So a wrong URL or a missing sign-in costs few requests, and is no
 // broken promise. It returns a *NotStarted, after which there is nothing to create or
 // replay, if a response is neither the order nor a reason to try again, if no replica
-// has acknowledged the order for as long as wait, or if ctx is done. What came of the
-// last round belongs to the creating, which begins with it.
+// has acknowledged the order for as long as wait, or if ctx is done. The creating begins
+// with the last round.
 func (a *Audit) First(ctx context.Context, wait time.Duration) error {
 	asked := time.Now()
 	o := a.newOrder(1)
-	var last *NotStarted
 	for {
+		var failed *NotStarted
 		a.change(func() {
 			a.begin()
-			r := &a.result
-			r.Outcomes, r.Statuses, r.Timeouts, r.Failure = [Outcomes]int{}, make(map[int]int), 0, ""
-			r.Failed = 0
-			o.began = r.Began
+			o.began = a.lastAck
 		})
 		for _, url := range a.Config.URLs {
 			answer := a.exchange(ctx, o, url)
-			switch {
-			case answer.outcome == Acknowledged && answer.isOrder():
-				if !a.isAcknowledged(o) {
-					a.change(func() { a.sent(o) })
-				}
+			isOrder := answer.isOrder()
+			if answer.outcome == Acknowledged && isOrder {
 				a.record(answer)
 				a.acknowledge(o, url, answer, false)
 				continue
-			case answer.outcome == Acknowledged:
-				answer.outcome, answer.final = Odd, true
+			}
+			if answer.outcome == Acknowledged {
 				answer.problem += ", which is no order"
 			}
-			a.record(answer)
-			if answer.outcome == HungUp && last != nil {
-				break
-			}
-			last = &NotStarted{URL: Shown(url), Status: answer.status, Failure: answer.brief,
+			a.change(func() { a.result.Failure = answer.brief })
+			failed = &NotStarted{URL: Shown(url), Status: answer.status, Failure: answer.brief,
 				Detail: printable(answer.problem)}
-			if answer.final {
-				return last
+			if answer.final || answer.outcome == Acknowledged {
+				return failed
 			}
 		}
 		switch {
 		case a.isAcknowledged(o):
+			a.change(func() { a.sent(o) })
 			return nil
 		case time.Since(asked) >= wait:
-			return last
+			return failed
 		}
 		select {
 		case <-ctx.Done():
-			return last
+			return failed
 		case <-time.After(firstPause):
 		}
 	}
@@ -291,20 +285,23 @@ func (a *Audit) begin() {
 	a.result.Began = a.lastAck
 }
 
+// errImpatient ends the creating when nothing was acknowledged for long.
+var errImpatient = errors.New("nothing was acknowledged for long")
+
 // Create creates the orders. It returns once all are acknowledged or refused, ctx
 // is done, or nothing was acknowledged for as long as it is patient.
 func (a *Audit) Create(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	first := 0
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var taken atomic.Int64
 	a.change(func() {
-		if first = len(a.orders); first == 0 {
+		if len(a.orders) == 0 {
 			a.begin()
 		}
+		taken.Store(int64(len(a.orders)))
+		a.patience = time.AfterFunc(a.Config.Patience, func() { cancel(errImpatient) })
 	})
-	var clients, watch sync.WaitGroup
-	watch.Go(func() { a.giveUp(ctx, cancel) })
-	var taken atomic.Int64
-	taken.Store(int64(first))
+	var clients sync.WaitGroup
 	for i := range a.Config.Clients {
 		rng := rand.New(rand.NewPCG(a.Config.Seed, uint64(i+1)))
 		clients.Go(func() {
@@ -321,9 +318,8 @@ func (a *Audit) Create(ctx context.Context) {
 		})
 	}
 	clients.Wait()
-	cancel()
-	watch.Wait()
 	a.change(func() {
+		a.patience.Stop()
 		now := time.Now()
 		a.result.Creating = now.Sub(a.result.Began)
 		a.result.Created = true
@@ -337,24 +333,6 @@ func (a *Audit) endGap(now time.Time) {
 		a.result.GapBegan, a.result.LongestGap = a.lastAck.Sub(a.result.Began), gap
 	}
 	a.lastAck = now
-}
-
-// giveUp calls cancel when nothing was acknowledged for long, unless ctx is done
-// before.
-func (a *Audit) giveUp(ctx context.Context, cancel func()) {
-	for {
-		left := a.Config.Patience - a.Progress().Gap
-		if left <= 0 {
-			a.change(func() { a.result.GaveUp = true })
-			cancel()
-			return
-		}
-		select {
-		case <-time.After(left):
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // newOrder returns the order with a number.
@@ -378,50 +356,39 @@ func (a *Audit) sent(o *order) {
 func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
 	o := a.newOrder(n)
 	a.change(func() { a.sent(o) })
-	retrying, problem := 0, "no answer yet"
-	defer func() { a.change(func() { a.result.Retrying -= retrying }) }()
+	problem := "no answer yet"
 	for pause, try := time.Millisecond, n; ; pause, try = min(2*pause, longestPause), try+1 {
-		var first answer
-		acknowledged := false
+		var first, second answer
 		switch rng.IntN(10) {
 		case 0: // twice at once
-			var second answer
 			var twin sync.WaitGroup
 			twin.Go(func() { second = a.send(ctx, o, a.url(try+1), false) })
 			first = a.send(ctx, o, a.url(try), false)
 			twin.Wait()
-			acknowledged = second.outcome == Acknowledged
 		case 1: // hang up early
-			hangUp, cancel := context.WithTimeout(ctx, time.Duration(2*rng.Float64()*float64(a.usual())))
+			hangUp, cancel := context.WithTimeout(ctx, time.Duration(2*rng.Float64()*float64(a.typical.Load())))
 			first = a.send(hangUp, o, a.url(try), false)
 			cancel()
 		default:
 			first = a.send(ctx, o, a.url(try), false)
 		}
-		if acknowledged || first.outcome == Acknowledged || first.final {
+		if first.outcome == Acknowledged || second.outcome == Acknowledged || first.final {
 			return
 		}
-		a.change(func() {
-			a.result.Retries++
-			if first.outcome == HungUp {
-				return
-			}
+		if first.outcome != HungUp {
 			problem = first.problem
-			if retrying == 0 {
-				retrying = 1
-				a.result.Retrying++
-			}
-		})
-		after := first.after
-		if after == 0 {
-			after = rand.N(pause)
+		}
+		a.change(func() { a.result.Retries++ })
+		wait := rand.N(pause)
+		if first.says {
+			wait = longestPause
 		}
 		select {
-		case <-time.After(min(after, longestPause)):
+		case <-time.After(wait):
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
-			if a.gaveUpCreating() {
+			if context.Cause(ctx) == errImpatient {
 				a.fault(Unanswered, o, nil, "nothing was acknowledged for %v: %s", a.Config.Patience, problem)
 			}
 			return
@@ -431,32 +398,18 @@ func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
 
 func (a *Audit) url(try int) string { return a.Config.URLs[try%len(a.Config.URLs)] }
 
-// usual returns about how long acknowledged requests take.
-func (a *Audit) usual() time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.typical
-}
-
-func (a *Audit) gaveUpCreating() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.result.GaveUp
-}
-
 // An answer is what came of a request.
 type answer struct {
 	outcome  Outcome
-	began    time.Time
-	status   int           // of the response, or 0
-	body     []byte        // of the response
-	replayed bool          // the response says that the order was there
-	readable bool          // it says that the shop serves orders
-	timeout  bool          // there is no response in time
-	final    bool          // the order is not to be sent again, although it is not acknowledged
-	after    time.Duration // when it may be sent again, if the response says so
-	brief    string        // why it is not acknowledged, in few words
-	problem  string        // the same with more words
+	took     time.Duration
+	status   int    // of the response, or 0
+	body     []byte // of the response
+	replayed bool   // the response says that the order was there
+	readable bool   // it says that the shop serves orders
+	says     bool   // it says when to try again, in seconds
+	final    bool   // the order is not to be sent again, although it is not acknowledged
+	brief    string // why it is not acknowledged, in few words
+	problem  string // the same with more words
 }
 
 // isOrder reports whether the body is an order, be it the one that was sent or not.
@@ -489,138 +442,88 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 // so and was read to its end.
 func (a *Audit) exchange(ctx context.Context, o *order, url string) answer {
 	began := time.Now()
-	inTime, cancel := context.WithTimeout(ctx, a.Config.Timeout)
-	defer cancel()
-	noAnswer := func(err error) answer {
-		deadline, ok := ctx.Deadline() // dialing may end at it before ctx does
-		if ctx.Err() != nil || ok && !time.Now().Before(deadline) {
-			return answer{outcome: HungUp, began: began, brief: "interrupted", problem: "the client hung up"}
-		}
-		result := answer{outcome: NoAnswer, began: began, timeout: errors.Is(err, context.DeadlineExceeded),
-			brief: rootOf(err).Error(), problem: err.Error()}
-		if result.timeout {
-			result.brief = fmt.Sprintf("no answer within %v", a.Config.Timeout)
-		}
-		return result
-	}
-
 	text, err := json.Marshal(struct {
 		Item   string            `json:"item"`
 		Qty    int64             `json:"qty"`
 		Fields storefront.Fields `json:"fields,omitempty"`
 	}{o.Item, o.Qty, o.Fields})
-	if err != nil {
-		return noAnswer(err)
+	var w *http.Response
+	var body []byte
+	if err == nil {
+		// In its usual case, the key would have the transport send a request again by itself when a connection
+		// breaks. What no server has processed, as after GOAWAY, it sends again as it is.
+		w, body, err = a.do(ctx, http.MethodPost, url+"/v1/orders", text,
+			http.Header{"Content-Type": {"application/json"}, "idempotency-key": {o.Key}})
 	}
-	r, err := a.newRequest(inTime, http.MethodPost, url+"/v1/orders", bytes.NewReader(text))
-	if err != nil {
-		return noAnswer(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	// In its usual case, the key would have the transport send a request again by itself when a connection
-	// breaks. What no server has processed, as after GOAWAY, it sends again as it is.
-	r.Header["idempotency-key"] = []string{o.Key}
-	w, err := a.client.Do(r)
-	if err != nil {
-		return noAnswer(err)
-	}
-	body, err := read(inTime, w)
-	if err != nil {
-		return noAnswer(fmt.Errorf("the response %s: %w", w.Status, err))
-	}
-
-	result := answer{
-		began: began, status: w.StatusCode, body: body,
-		brief:   strings.TrimSpace(fmt.Sprintf("%d %s", w.StatusCode, http.StatusText(w.StatusCode))),
-		problem: fmt.Sprintf("%s answers %s: %.500s", Shown(url), w.Status, body),
-	}
-	if w.StatusCode == http.StatusCreated {
-		result.outcome, result.replayed = Acknowledged, w.Header.Get("Idempotent-Replayed") == "true"
-		result.readable = w.Header.Get("Location") != ""
-		return result
-	}
-	seconds, err := strconv.Atoi(w.Header.Get("Retry-After"))
-	says := err == nil && seconds > 0 // when to try again
-	if says {
-		result.after = time.Duration(seconds) * time.Second
-	}
-	result.outcome = TryAgain
-	switch w.StatusCode {
-	case http.StatusConflict:
-		if says {
-			return result
-		}
-	case http.StatusServiceUnavailable:
-		if says || a.Config.Proxies && w.Header.Get("Content-Type") != "application/problem+json" {
-			return result
-		}
-	case http.StatusRequestTimeout, http.StatusTooManyRequests,
-		http.StatusBadGateway, http.StatusGatewayTimeout:
-		if a.Config.Proxies {
-			return result
-		}
-	}
-	result.outcome = Odd
-	switch w.StatusCode {
-	case http.StatusConflict, http.StatusServiceUnavailable:
-		result.problem += fmt.Sprintf(" (with Retry-After %q)", w.Header.Get("Retry-After"))
-	case http.StatusRequestTimeout, http.StatusTooManyRequests:
+	deadline, ok := ctx.Deadline() // dialing may end at it before ctx does
+	switch {
+	case err == nil:
+	case ctx.Err() != nil || ok && !time.Now().Before(deadline):
+		return answer{outcome: HungUp, brief: "interrupted", problem: "the client hung up"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return answer{brief: fmt.Sprintf("no answer within %v", a.Config.Timeout), problem: err.Error()}
 	default:
-		result.final = w.StatusCode < 500 || w.StatusCode == http.StatusNotImplemented
+		return answer{brief: rootOf(err).Error(), problem: err.Error()}
+	}
+	code, retryAfter := w.StatusCode, w.Header.Get("Retry-After")
+	seconds, err := strconv.Atoi(retryAfter)
+	result := answer{
+		took: time.Since(began), status: code, body: body,
+		replayed: w.Header.Get("Idempotent-Replayed") == "true",
+		readable: w.Header.Get("Location") != "",
+		says:     err == nil && seconds > 0,
+		brief:    strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code))),
+		problem:  fmt.Sprintf("%s answers %s: %.500s", Shown(url), w.Status, body),
+	}
+	again := false
+	switch code {
+	case http.StatusCreated:
+		result.outcome = Acknowledged
+		return result
+	case http.StatusConflict, http.StatusServiceUnavailable:
+		again = result.says || a.Config.Proxies && code == http.StatusServiceUnavailable &&
+			w.Header.Get("Content-Type") != "application/problem+json"
+		result.problem += fmt.Sprintf(" (with Retry-After %q)", retryAfter)
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusGatewayTimeout:
+		again = a.Config.Proxies
+	default:
+		result.final = code < 500 || code == http.StatusNotImplemented
+	}
+	if result.outcome = Odd; again {
+		result.outcome = TryAgain
 	}
 	return result
 }
 
-// newRequest returns a request with the headers that each has.
-func (a *Audit) newRequest(ctx context.Context, method, url string, body io.Reader) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(ctx, method, url, body)
+// do sends a request with the headers that each has, and reads the response to its end.
+func (a *Audit) do(ctx context.Context, method, url string, body []byte, header http.Header) (*http.Response,
+	[]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Config.Timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for name, values := range a.Config.Header {
-		r.Header[name] = values
+	maps.Copy(r.Header, a.Config.Header)
+	maps.Copy(r.Header, header)
+	r.Host = r.Header.Get("Host")
+	w, err := a.client.Do(r)
+	if err != nil {
+		return nil, nil, err
 	}
-	if host := a.Config.Header.Get("Host"); host != "" {
-		r.Host = host
-	}
-	return r, nil
-}
-
-// mostAnswer is how long a body may be, in bytes.
-const mostAnswer = 1 << 20
-
-// read reads the body of a response to its end, until ctx is done. That of a 101 is the connection itself,
-// which ends with no ctx.
-func read(ctx context.Context, w *http.Response) ([]byte, error) {
 	defer w.Body.Close()
-	defer context.AfterFunc(ctx, func() { w.Body.Close() })()
-	body, err := io.ReadAll(io.LimitReader(w.Body, mostAnswer+1))
-	switch {
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case err != nil:
-		err = fmt.Errorf("it ends early: %w", err)
-	case len(body) > mostAnswer:
-		err = fmt.Errorf("it has more than %d bytes", mostAnswer)
+	text, err := io.ReadAll(w.Body)
+	if err != nil {
+		err = fmt.Errorf("the response %s ends early: %w", w.Status, err)
 	}
-	return body, err
+	return w, text, err
 }
 
 // readBack asks a replica for the order of a key that was acknowledged. What is no page says nothing: the
 // replica may have failed since.
 func (a *Audit) readBack(ctx context.Context, o *order, replica string) {
-	ctx, cancel := context.WithTimeout(ctx, a.Config.Timeout)
-	defer cancel()
 	query := "?idempotency_key=" + url.QueryEscape(o.Key)
-	r, err := a.newRequest(ctx, http.MethodGet, replica+"/v1/orders"+query, nil)
-	if err != nil {
-		return
-	}
-	w, err := a.client.Do(r)
-	if err != nil {
-		return
-	}
-	body, err := read(ctx, w)
+	w, body, err := a.do(ctx, http.MethodGet, replica+"/v1/orders"+query, nil, nil)
 	var page struct{ Data []storefront.Order }
 	if err != nil || w.StatusCode != http.StatusOK || json.Unmarshal(body, &page) != nil || page.Data == nil {
 		return
@@ -678,22 +581,15 @@ func (a *Audit) record(result answer) {
 		r.Outcomes[result.outcome]++
 		switch result.outcome {
 		case Acknowledged:
-			took := time.Since(result.began)
-			r.RequestLatencies = append(r.RequestLatencies, took)
-			a.typical += (took - a.typical) / 64
+			a.typical.Add((int64(result.took) - a.typical.Load()) / 64)
 			return
 		case HungUp:
 			return
 		case TryAgain:
 			r.Statuses[result.status]++
-		case NoAnswer:
-			r.Failure = result.problem
-			if result.timeout {
-				r.Timeouts++
-			}
 		}
 		r.Failed++
-		r.Progress.Failure = result.brief
+		r.Failure = result.brief
 	})
 }
 
@@ -714,8 +610,11 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 		if o.Body == nil {
 			now := time.Now()
 			o.Body = body
-			a.result.OrderLatencies = append(a.result.OrderLatencies, now.Sub(o.began))
+			a.result.Latencies = append(a.result.Latencies, now.Sub(o.began))
 			a.endGap(now)
+			if a.patience != nil {
+				a.patience.Reset(a.Config.Patience)
+			}
 			a.result.Acknowledged++
 		}
 		same = bytes.Equal(body, o.Body)
@@ -815,50 +714,46 @@ func (a *Audit) Replay(ctx context.Context) {
 	a.change(func() { a.result.Replaying = time.Since(began) })
 }
 
-// A replica is one that keys are sent to again.
+// A replica is one that keys are sent to again. The Audit's mutex guards it.
 type replica struct {
-	url string
-
-	mu       sync.Mutex
+	url      string
 	answered time.Time // the last time, or when the replaying began
 	problem  string    // unless it is empty, the replica is given up
 }
 
 // replay sends a key to a replica until it answers.
 func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
-	r.mu.Lock()
-	problem := r.problem
-	r.mu.Unlock()
-	began := time.Now()
-	for pause := time.Millisecond; problem == ""; pause = min(2*pause, longestPause) {
+	for pause := time.Millisecond; ; pause = min(2*pause, longestPause) {
+		a.mu.Lock()
+		problem := r.problem
+		a.mu.Unlock()
+		if problem != "" {
+			a.fault(Unanswered, o, nil, "it was acknowledged, and at the end %s does not replay it: %s", Shown(r.url),
+				problem)
+			return
+		}
 		answer := a.send(ctx, o, r.url, true)
 		if answer.outcome == HungUp {
 			return
 		}
 		done := answer.outcome == Acknowledged || answer.final
-		now := time.Now()
-		r.mu.Lock()
-		if done || answer.status == http.StatusConflict { // which is about this key alone
-			r.answered = now
-		}
-		if now.Sub(r.answered) > a.Config.Patience {
-			r.problem = answer.problem
-		}
-		problem = r.problem
-		r.mu.Unlock()
+		a.change(func() {
+			if done {
+				r.answered = time.Now()
+				return
+			}
+			a.result.Again++
+			if time.Since(r.answered) > a.Config.Patience {
+				r.problem = answer.problem
+			}
+		})
 		if done {
 			return
 		}
-		if now.Sub(began) > a.Config.Patience {
-			problem = answer.problem
-		}
-		a.change(func() { a.result.Again++ })
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
 	}
-	a.fault(Unanswered, o, nil, "it was acknowledged, and at the end %s does not replay it: %s", Shown(r.url),
-		problem)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -29,10 +28,11 @@ import (
 
 // A shop has two replicas, and may break promises.
 type shop struct {
-	audit *Audit
-	good  http.Handler // which they share
-	reads http.Handler // the same, which serves orders, too
-	other http.Handler // which knows nothing of its orders
+	audit  *Audit
+	good   http.Handler // which the replicas share
+	reads  http.Handler // the same, which serves orders, too
+	other  http.Handler // which knows nothing of its orders
+	handle handler
 
 	mu   sync.Mutex
 	sent map[string]int // requests by key
@@ -45,9 +45,8 @@ type handler func(s *shop, w http.ResponseWriter, r *http.Request, c call)
 type call struct {
 	key       string
 	replica   int
-	replaying bool  // it is of Replay, and not of a client of Create who hung up before it came here
-	before    int   // how often the key was sent before
-	conn      int64 // the number of its connection; ports are used again
+	replaying bool // it is of Replay, and not of a client of Create who hung up before it came here
+	before    int  // how often the key was sent before
 }
 
 const keys = 80
@@ -55,46 +54,68 @@ const keys = 80
 // replaying is a header that the requests of Replay have, and no others.
 const replaying = "Replaying"
 
-type connKey struct{}
-
-func newShop(t *testing.T, handle handler) *shop {
-	t.Helper()
+// newShop returns a shop without a network. A request is on its way for a millisecond, and so is the answer.
+func newShop(handle handler) *shop {
 	store := new(storefront.MemStore)
 	s := &shop{good: newHandler(store, nil), reads: newHandler(store, store), sent: make(map[string]int),
-		other: newHandler(new(storefront.MemStore), nil)}
-	var urls []string
-	var conns atomic.Int64
-	for i := range 2 {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			c := call{key: r.Header.Get("Idempotency-Key"), replica: i, replaying: r.Header.Get(replaying) != ""}
-			c.conn = r.Context().Value(connKey{}).(int64)
-			s.mu.Lock()
-			c.before = s.sent[c.key]
-			s.sent[c.key]++
-			s.mu.Unlock()
-			handle(s, w, r, c)
-		}))
-		server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, conns.Add(1))
+		other: newHandler(new(storefront.MemStore), nil), handle: handle}
+	s.audit = New(Config{URLs: []string{"http://0", "http://1"}, Orders: keys, Clients: 8, Seed: 1, Prefix: "key-",
+		Timeout: time.Hour, Patience: time.Minute, Fields: `{"of":"{key}"}`})
+	s.audit.client.Transport = transport(func(r *http.Request) (*http.Response, error) {
+		time.Sleep(time.Millisecond)
+		if err := r.Context().Err(); err != nil {
+			return nil, err
 		}
-		server.Start()
-		t.Cleanup(server.Close)
-		urls = append(urls, server.URL)
-	}
-	s.audit = New(Config{URLs: urls, Orders: keys, Clients: 8, Seed: 1, Prefix: "key-", Timeout: time.Hour, Patience: time.Hour,
-		Fields: `{"of":"{key}"}`})
+		response, err := serve(s.ServeHTTP)(r)
+		time.Sleep(time.Millisecond)
+		return response, errors.Join(err, r.Context().Err())
+	})
 	return s
 }
 
 func newHandler(store storefront.Store, orders storefront.OrderReader) http.Handler {
-	return storefront.NewWithOptions(store, &storefront.Options{Logger: slog.New(slog.DiscardHandler), OrderFields: true,
-		Orders: orders, Scope: func(*http.Request) string { return "all" }})
+	return storefront.NewWithOptions(store, &storefront.Options{Logger: slog.New(slog.DiscardHandler),
+		OrderFields: true, Orders: orders, Scope: func(*http.Request) string { return "all" }})
+}
+
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := call{key: r.Header.Get("Idempotency-Key"), replaying: r.Header.Get(replaying) != ""}
+	c.replica, _ = strconv.Atoi(r.URL.Host)
+	s.mu.Lock()
+	c.before = s.sent[c.key]
+	s.sent[c.key]++
+	s.mu.Unlock()
+	s.handle(s, w, r, c)
+}
+
+// A transport answers requests without a network, so that tests may have clocks of their own.
+type transport func(r *http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// serve has a handler answer, as a server would.
+func serve(handler http.HandlerFunc) transport {
+	return func(r *http.Request) (response *http.Response, err error) {
+		defer func() {
+			if v := recover(); v == http.ErrAbortHandler {
+				err = io.ErrUnexpectedEOF
+			} else if v != nil {
+				panic(v)
+			}
+		}()
+		r = r.Clone(r.Context())
+		r.Header["Idempotency-Key"] = r.Header[strings.ToLower("Idempotency-Key")]
+		w := httptest.NewRecorder()
+		handler(w, r)
+		return w.Result(), nil
+	}
 }
 
 func (s *shop) run(t *testing.T) *Result {
 	t.Helper()
 	s.audit.Create(t.Context())
-	s.replay(t)
+	s.audit.Config.Header = http.Header{replaying: {"yes"}}
+	s.audit.Replay(t.Context())
 	return s.audit.Result()
 }
 
@@ -105,19 +126,15 @@ func (s *shop) wantKept(t *testing.T) *Result {
 	if r.Broken != [Kinds]int{} || r.Progress.Faults != 0 {
 		t.Errorf("faults are reported: %v", r.Faults)
 	}
-	if r.Sent != keys || r.Acknowledged != keys || r.Replayed != 2*keys || r.Retrying != 0 || r.GaveUp {
+	if r.Sent != keys || r.Acknowledged != keys || r.Replayed != 2*keys {
 		t.Errorf("%+v, want %d orders acknowledged, and replayed by both replicas", r.Progress, keys)
 	}
 	return r
 }
 
-func (s *shop) replay(t *testing.T) {
-	s.audit.Config.Header = http.Header{replaying: {"yes"}}
-	s.audit.Replay(t.Context())
-}
-
 // change answers as a handler does, but for what f does to it.
-func (s *shop) change(as http.Handler, w http.ResponseWriter, r *http.Request, f func(h http.Header, body []byte) []byte) {
+func (s *shop) change(as http.Handler, w http.ResponseWriter, r *http.Request,
+	f func(h http.Header, body []byte) []byte) {
 	recorded := httptest.NewRecorder()
 	as.ServeHTTP(recorded, r)
 	recorded.Header().Del("Content-Length")
@@ -137,52 +154,38 @@ func (s *shop) unlessReported(w http.ResponseWriter, r *http.Request, status int
 	s.good.ServeHTTP(w, r)
 }
 
-// A replay uses no connection that is left from the creating: it may be a broken one.
 func TestGoodShop(t *testing.T) {
-	var creating sync.Map // the connections
-	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-		// The first who hangs up does so before the answer: of these clients, one begins by that.
-		s.audit.Wait(r.Context(), func(Progress) bool { return s.audit.Result().Retries > 0 })
-		if !c.replaying {
-			creating.Store(c.conn, true)
-		} else if _, is := creating.Load(c.conn); is {
-			t.Errorf("%s is sent again over a connection of before", c.key)
+	synctest.Test(t, func(t *testing.T) {
+		s := newShop(func(s *shop, w http.ResponseWriter, r *http.Request, _ call) { s.reads.ServeHTTP(w, r) })
+		s.audit.Config.OnFault = func(f Fault) { t.Error(f) }
+		r := s.wantKept(t)
+		if r.Again != 0 || r.Failed != 0 || r.Read < 2*keys {
+			t.Errorf("%d keys were sent again, %d requests failed, and %d orders were read", r.Again, r.Failed, r.Read)
 		}
-		s.reads.ServeHTTP(w, r)
+		want := [Outcomes]int{Acknowledged: r.Outcomes[Acknowledged], HungUp: r.Retries}
+		if r.Replays == 0 || r.Retries == 0 || r.Outcomes != want || len(r.Latencies) != keys {
+			t.Errorf("the requests are %v, with %d replays, %d retries and %d latencies; some should be sent twice "+
+				"at once, and some hung up", r.Outcomes, r.Replays, r.Retries, len(r.Latencies))
+		}
+		ids := make(map[string]bool)
+		for _, o := range s.audit.Orders() {
+			var order storefront.Order
+			err := json.Unmarshal(o.Body, &order)
+			if err != nil || order.Item != o.Key || order.Item != o.Item || order.Qty != o.Qty ||
+				string(order.Fields) != `{"of":"`+o.Key+`"}` {
+				t.Errorf("the order %+v was acknowledged as %s: %v", o, o.Body, err)
+			}
+			ids[order.ID] = true
+		}
+		if len(ids) != keys {
+			t.Errorf("there are %d orders, want %d", len(ids), keys)
+		}
 	})
-	s.audit.Config.OnFault = func(f Fault) { t.Error(f) }
-	r := s.wantKept(t)
-	if r.Again != 0 || r.Failed != 0 || r.Read < 2*keys {
-		t.Errorf("%d keys were sent again, %d requests failed, and %d orders were read", r.Again, r.Failed, r.Read)
-	}
-	acknowledged := r.Outcomes[Acknowledged]
-	want := [Outcomes]int{Acknowledged: acknowledged, HungUp: r.Retries}
-	if r.Replays == 0 || r.Retries == 0 || r.Outcomes != want {
-		t.Errorf("the requests are %v, with %d replays and %d retries; some should be sent twice at once, "+
-			"and some hung up", r.Outcomes, r.Replays, r.Retries)
-	}
-	if len(r.RequestLatencies) != acknowledged || len(r.OrderLatencies) != keys {
-		t.Errorf("there are %d latencies of requests and %d of orders, want %d and %d",
-			len(r.RequestLatencies), len(r.OrderLatencies), acknowledged, keys)
-	}
-	ids := make(map[string]bool)
-	for _, o := range s.audit.Orders() {
-		var order storefront.Order
-		err := json.Unmarshal(o.Body, &order)
-		if err != nil || order.Item != o.Key || order.Item != o.Item || order.Qty != o.Qty ||
-			string(order.Fields) != `{"of":"`+o.Key+`"}` {
-			t.Errorf("the order %+v was acknowledged as %s: %v", o, o.Body, err)
-		}
-		ids[order.ID] = true
-	}
-	if len(ids) != keys {
-		t.Errorf("there are %d orders, want %d", len(ids), keys)
-	}
 }
 
 // Each way to break a promise is reported as what it is, and as nothing else.
 func TestBrokenPromises(t *testing.T) {
-	const key, another = "key-7", "key-8"
+	const key = "key-7"
 	answers := func(status int) handler {
 		return func(s *shop, w http.ResponseWriter, r *http.Request, _ call) { s.unlessReported(w, r, status) }
 	}
@@ -250,9 +253,10 @@ func TestBrokenPromises(t *testing.T) {
 		{"shows another order than it has acknowledged", Changed, shows(func(page []byte) []byte {
 			return bytes.Replace(page, []byte(`"qty":`), []byte(`"qty":1`), 1)
 		})},
-		{"has one order for two keys", Wrong, edits(func(c call) bool { return c.key == key || c.key == another }, func(body []byte) []byte {
-			return regexp.MustCompile(`ord_[0-9a-v]+`).ReplaceAll(body, []byte("ord_SHARED"))
-		})},
+		{"has one order for two keys", Wrong, edits(func(c call) bool { return isKey(c) || c.key == "key-8" },
+			func(body []byte) []byte {
+				return regexp.MustCompile(`ord_[0-9a-v]+`).ReplaceAll(body, []byte("ord_SHARED"))
+			})},
 		{"answers 500", Unexpected, answers(http.StatusInternalServerError)},
 		{"answers 503 without Retry-After", Unexpected, answers(http.StatusServiceUnavailable)},
 		{"answers 502 without a proxy", Unexpected, answers(http.StatusBadGateway)},
@@ -275,23 +279,24 @@ func TestBrokenPromises(t *testing.T) {
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s := newShop(t, row.handle)
-			var faults atomic.Int64
-			s.audit.Config.OnFault = func(Fault) { faults.Add(1) }
-			s.audit.Config.Proxies = strings.HasSuffix(row.name, "proxies")
-			r := s.run(t)
-			n, several := r.Broken[row.kind], row.kind == Duplicated || row.kind == Unexpected
-			var want [Kinds]int
-			want[row.kind] = n
-			if r.Broken != want || n == 0 || n > 1 && !several {
-				t.Errorf("by kind, %v keys are broken, want some of %v alone", r.Broken, row.kind)
-			}
-			if reported := int(faults.Load()); reported != n || r.Progress.Faults != n {
-				t.Errorf("%d faults were reported, and %d are the progress, want %d", reported, r.Progress.Faults, n)
-			}
-			if kept := len(r.Faults[row.kind]); kept != min(n, keptFaults) {
-				t.Errorf("%d faults are kept of %d", kept, n)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newShop(row.handle)
+				var faults atomic.Int64
+				s.audit.Config.OnFault = func(Fault) { faults.Add(1) }
+				s.audit.Config.Proxies = strings.HasSuffix(row.name, "proxies")
+				r := s.run(t)
+				n, several := r.Broken[row.kind], row.kind == Duplicated || row.kind == Unexpected
+				var want [Kinds]int
+				want[row.kind] = n
+				if r.Broken != want || n == 0 || n > 1 && !several {
+					t.Errorf("by kind, %v keys are broken, want some of %v alone", r.Broken, row.kind)
+				}
+				reported, kept := int(faults.Load()), len(r.Faults[row.kind])
+				if reported != n || r.Progress.Faults != n || kept != min(n, keptFaults) {
+					t.Errorf("%d faults were reported, %d are the progress, and %d are kept, want %d",
+						reported, r.Progress.Faults, kept, n)
+				}
+			})
 		})
 	}
 }
@@ -300,80 +305,66 @@ func TestBrokenPromises(t *testing.T) {
 // other replica, and the other keys, are still checked.
 func TestUnansweredKeys(t *testing.T) {
 	for status, unanswered := range map[int]int{http.StatusServiceUnavailable: keys, http.StatusConflict: 1} {
-		reported := make(chan struct{})
-		var first atomic.Value // the key that the replica is sent first, as all clients may wait for the others
-		s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			if c.replaying && c.replica == 1 {
-				first.CompareAndSwap(nil, c.key)
-				if unanswered == keys || first.Load() == c.key {
+		synctest.Test(t, func(t *testing.T) {
+			s := newShop(func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+				if c.replaying && c.replica == 1 && (unanswered == keys || c.key == "key-7") {
 					w.Header().Set("Retry-After", "1")
 					w.WriteHeader(status)
 					return
 				}
-				<-reported
+				s.good.ServeHTTP(w, r)
+			})
+			r := s.run(t)
+			want := [Kinds]int{Unanswered: unanswered}
+			if r.Broken != want || r.Replayed != 2*keys-unanswered || r.Again == 0 {
+				t.Errorf("%d: faults are %v, want %v; %+v", status, r.Broken, want, r.Progress)
+			}
+		})
+	}
+}
+
+// A shop that comes back has broken no promise. How long it was away is the longest gap.
+func TestShopThatComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const away = 20
+		var replays atomic.Int64
+		began := time.Now()
+		s := newShop(func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			since := time.Since(began).Seconds()
+			if since > 4.5 && since < 34 || c.replaying && replays.Add(1) <= away {
+				panic(http.ErrAbortHandler) // closes the connection
 			}
 			s.good.ServeHTTP(w, r)
 		})
-		report := sync.OnceFunc(func() { close(reported) })
-		s.audit.Config.OnFault = func(Fault) { report() }
+		s.audit.Config.Before = func(context.Context) { time.Sleep(time.Second) }
+		r := s.wantKept(t)
+		gap, from := r.LongestGap.Round(time.Second), r.GapBegan.Round(time.Second)
+		if r.Again != away || gap != 30*time.Second || from != 4*time.Second {
+			t.Errorf("%d keys were sent again, want %d; the longest gap is %v from %v on", r.Again, away, gap, from)
+		}
+	})
+}
+
+// An order that is acknowledged has the patience begin anew.
+func TestNothingIsAcknowledgedAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := newShop(func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			if since := time.Since(began).Seconds(); since < 50 || since > 100 {
+				panic(http.ErrAbortHandler)
+			}
+			s.good.ServeHTTP(w, r)
+		})
+		s.audit.Config.Before = func(context.Context) { time.Sleep(10 * time.Second) }
 		s.audit.Create(t.Context())
-		s.audit.Config.Patience = 50 * time.Millisecond
-		s.replay(t)
-		r, want := s.audit.Result(), [Kinds]int{Unanswered: unanswered}
-		if r.Broken != want || r.Replayed != 2*keys-unanswered || r.Again == 0 {
-			t.Errorf("%d: faults are %v, want %v; %+v", status, r.Broken, want, r.Progress)
+		r := s.audit.Result()
+		if r.Acknowledged == 0 || r.Broken != [Kinds]int{Unanswered: r.Sent - r.Acknowledged} {
+			t.Errorf("%+v; faults %v", r.Progress, r.Broken)
 		}
-	}
-}
-
-// A replica that comes back while keys are replayed has broken no promise.
-func TestReplayWaits(t *testing.T) {
-	const away = 20
-	var replays atomic.Int64
-	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-		if c.replaying && replays.Add(1) <= away {
-			panic(http.ErrAbortHandler) // closes the connection
+		if r.LongestGap < time.Minute || r.GapBegan+r.LongestGap != r.Creating {
+			t.Errorf("the longest gap is %v from %v on, of %v", r.LongestGap, r.GapBegan, r.Creating)
 		}
-		s.good.ServeHTTP(w, r)
 	})
-	if r := s.wantKept(t); r.Again != away {
-		t.Errorf("%d keys were sent again, want %d", r.Again, away)
-	}
-}
-
-func TestNothingIsAcknowledged(t *testing.T) {
-	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) { panic(http.ErrAbortHandler) })
-	s.audit.Config.Patience = 50 * time.Millisecond
-	r := s.run(t)
-	if !r.GaveUp || r.Acknowledged != 0 || r.Broken != [Kinds]int{Unanswered: r.Sent} || r.Retrying != 0 {
-		t.Errorf("%+v; faults %v", r.Progress, r.Broken)
-	}
-	if r.LongestGap != r.Creating {
-		t.Errorf("the longest gap is %v of %v", r.LongestGap, r.Creating)
-	}
-}
-
-// An answer that is too long is none, however it begins.
-func TestAnswerThatIsTooLongIsNone(t *testing.T) {
-	s := newShop(t, func(_ *shop, w http.ResponseWriter, _ *http.Request, _ call) {
-		w.WriteHeader(http.StatusCreated)
-		io.WriteString(w, `{"id":"ord_1"}`+strings.Repeat(" ", mostAnswer))
-	})
-	s.audit.Config.Patience = 50 * time.Millisecond
-	if r := s.run(t); !r.GaveUp || r.Acknowledged != 0 {
-		t.Errorf("%+v", r.Progress)
-	}
-}
-
-// A transport answers requests without a network, so that tests may have clocks of their own.
-type transport func(r *http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := f(r)
-	if r.Body != nil {
-		r.Body.Close()
-	}
-	return response, err
 }
 
 var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
@@ -382,58 +373,44 @@ var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("c
 // ends that at once, and the rest after a while, with few requests and no fault.
 func TestFirst(t *testing.T) {
 	const wait = 30 * time.Second
-	good := newHandler(new(storefront.MemStore), nil)
-	serve := func(handler http.HandlerFunc) transport {
-		return func(r *http.Request) (*http.Response, error) {
-			w := httptest.NewRecorder()
-			r.Header.Set("Idempotency-Key", r.Header[strings.ToLower("Idempotency-Key")][0]) // as a server would
-			handler(w, r)
-			return w.Result(), nil
-		}
-	}
 	says := func(status int, body string) transport {
 		return serve(func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(status)
 			io.WriteString(w, body)
 		})
 	}
+	good := serve(newHandler(new(storefront.MemStore), nil).ServeHTTP)
 	refused := transport(func(*http.Request) (*http.Response, error) { return nil, errRefused })
-	type row struct {
+	for _, row := range []struct {
 		name    string
 		a, b    transport // of the replicas, until since
 		until   time.Duration
 		failure string // none if the order is acknowledged
 		took    time.Duration
-	}
-	rows := []row{
-		{"both are good", serve(good.ServeHTTP), serve(good.ServeHTTP), 0, "", 0},
+	}{
+		{"both are good", good, good, 0, "", 0},
 		{"both come up later", refused, says(503, ""), 10 * time.Second, "", 10 * time.Second},
-		{"one is down", refused, serve(good.ServeHTTP), time.Hour, "", 0},
+		{"one is down", refused, good, time.Hour, "", 0},
 		{"nobody listens", refused, refused, time.Hour, "connection refused", wait},
-		{"it is unavailable", says(503, ""), says(503, ""), time.Hour, "503 Service Unavailable", wait},
 		{"it fails", says(500, "<p>"), says(500, "<p>"), time.Hour, "500 Internal Server Error", wait},
-		{"a wrong path of one", serve(good.ServeHTTP), says(404, "<p>"), time.Hour, "404 Not Found", 0},
-	}
-	for _, status := range []int{404, 302, 501, 201} { // is no reason to try again
-		text := fmt.Sprint(status, " ", http.StatusText(status))
-		rows = append(rows, row{text, says(status, "\x1b[2J"), refused, time.Hour, text, 0})
-	}
-	for _, row := range rows {
+		{"a wrong path of one", good, says(404, "<p>"), time.Hour, "404 Not Found", 0},
+		{"not implemented", says(501, "\x1b[2J"), refused, time.Hour, "501 Not Implemented", 0},
+		{"a page", says(201, "\x1b[2J"), refused, time.Hour, "201 Created", 0},
+	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := New(Config{
 					URLs: []string{"http://user:secret@a", "http://b"}, Orders: keys, Clients: 8, Prefix: t.Name() + "-",
 					Timeout: time.Minute, Patience: time.Minute, Proxies: true,
 				})
-				began, sent := time.Now(), 0
-				var mu sync.Mutex
+				began := time.Now()
+				var sent atomic.Int64
+				var up atomic.Bool
 				a.client.Transport = transport(func(r *http.Request) (*http.Response, error) {
-					mu.Lock()
-					sent++
-					mu.Unlock()
+					sent.Add(1)
 					switch {
-					case time.Since(began) >= row.until:
-						return serve(good.ServeHTTP)(r)
+					case up.Load() || time.Since(began) >= row.until:
+						return good(r)
 					case r.URL.Host == "a":
 						return row.a(r)
 					}
@@ -441,15 +418,13 @@ func TestFirst(t *testing.T) {
 				})
 				err := a.First(t.Context(), wait)
 				took := time.Since(began)
-				if took != row.took {
-					t.Errorf("it takes %v, want %v", took, row.took)
-				}
-				if most := 2 * (1 + int(took/firstPause)); sent > most {
-					t.Errorf("%d requests are sent in %v, want at most %d", sent, took, most)
+				if most := 2 * (1 + int64(took/firstPause)); took != row.took || sent.Load() > most {
+					t.Errorf("it takes %v and %d requests, want %v, and at most %d", took, sent.Load(), row.took, most)
 				}
 				if row.failure != "" {
 					failed, ok := errors.AsType[*NotStarted](err)
-					if !ok || failed.Failure != row.failure || strings.ContainsAny(failed.Detail, "\x1b") || strings.Contains(failed.Detail+failed.URL, "secret") {
+					if !ok || failed.Failure != row.failure || strings.Contains(failed.Detail, "\x1b") ||
+						strings.Contains(failed.Detail+failed.URL, "secret") {
 						t.Errorf("it fails with %+v, want %s, and no password or code of a terminal", failed, row.failure)
 					}
 					if p := a.Progress(); p.Failure != row.failure || p.Faults != 0 {
@@ -458,77 +433,58 @@ func TestFirst(t *testing.T) {
 					return
 				}
 				must.OK(t, err)
-				mu.Lock()
-				row.until = 0
-				mu.Unlock()
+				up.Store(true)
 				a.Create(t.Context())
 				a.Replay(t.Context())
 				r := a.Result()
-				if r.Broken != [Kinds]int{} || r.Sent != keys || r.Acknowledged != keys || r.Replayed != 2*keys || len(r.OrderLatencies) != keys {
-					t.Errorf("%+v and faults %v, want %d orders that are kept", r.Progress, r.Faults, keys)
-				}
-				if r.LongestGap >= 10*time.Second {
-					t.Errorf("the longest gap is %v: it has the time before the first order", r.LongestGap)
+				if r.Broken != [Kinds]int{} || r.Sent != keys || r.Replayed != 2*keys || len(r.Latencies) != keys ||
+					r.Failed > 0 || r.LongestGap >= 10*time.Second {
+					t.Errorf("%+v and faults %v, want %d orders that are kept, and no failure or gap of before",
+						r.Progress, r.Faults, keys)
 				}
 			})
 		})
 	}
 }
 
-// What was acknowledged when the creating ends early is replayed, and what was not
-// is no fault.
-func TestEndingEarly(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) { s.good.ServeHTTP(w, r) })
-	go func() {
-		s.audit.Wait(ctx, func(p Progress) bool { return p.Acknowledged >= keys/4 })
-		cancel()
-	}()
-	s.audit.Config.Orders = 1_000_000
-	s.audit.Create(ctx)
-	s.replay(t)
-	r := s.audit.Result()
-	if r.Broken != [Kinds]int{} || r.Acknowledged < keys/4 || r.Acknowledged == 1_000_000 || r.Replayed != 2*r.Acknowledged || r.Retrying != 0 {
-		t.Errorf("%+v, faults %v", r.Progress, r.Faults)
-	}
-}
-
 // What proxies say in the shop's place is no fault, and is counted.
 func TestProxies(t *testing.T) {
-	statuses := []int{http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
-	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-		n, err := strconv.Atoi(strings.TrimPrefix(c.key, "key-"))
-		if err != nil {
-			panic(err)
+	synctest.Test(t, func(t *testing.T) {
+		statuses := []int{http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway,
+			http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+		var n atomic.Int64
+		s := newShop(func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			if !c.replaying && c.before < 5 {
+				w.WriteHeader(statuses[int(n.Add(1))%len(statuses)])
+				return
+			}
+			s.good.ServeHTTP(w, r)
+		})
+		s.audit.Config.Proxies = true
+		r := s.wantKept(t)
+		total := 0
+		for _, status := range statuses {
+			if r.Statuses[status] == 0 {
+				t.Errorf("%d is not counted", status)
+			}
+			total += r.Statuses[status]
 		}
-		if !c.replaying && c.before < 5 {
-			// With a body: net/http may give the connection of a client that hangs
-			// up to another request too early, if a response has none.
-			http.Error(w, "from a proxy", statuses[n%len(statuses)])
-			return
+		if total != r.Failed {
+			t.Errorf("%d answers are counted, of %d; %s", total, r.Failed, r.Failure)
 		}
-		s.good.ServeHTTP(w, r)
 	})
-	s.audit.Config.Proxies = true
-	r := s.wantKept(t)
-	total := 0
-	for _, status := range statuses {
-		if r.Statuses[status] == 0 {
-			t.Errorf("%d is not counted", status)
-		}
-		total += r.Statuses[status]
-	}
-	if total != r.Failed {
-		t.Errorf("%d answers are counted, of %d; %s", total, r.Failed, r.Failure)
-	}
 }
 
 // A request is one that the shop gets: nothing sends it again unseen, and a response
 // that is cut off acknowledges nothing.
 func TestRequestsAreSentOnce(t *testing.T) {
-	var got atomic.Int64
-	s := newShop(t, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-		if got.Add(1); c.replaying || c.before%2 == 1 {
+	sent, wire := make(map[bool]int64), http.DefaultTransport.(*http.Transport).Clone()
+	var mu sync.Mutex
+	s := newShop(func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+		mu.Lock()
+		sent[c.replaying]++
+		mu.Unlock()
+		if c.replaying || c.before%2 == 1 {
 			s.good.ServeHTTP(w, r)
 			return
 		}
@@ -540,45 +496,20 @@ func TestRequestsAreSentOnce(t *testing.T) {
 			return body
 		})
 	})
-	s.audit.Create(t.Context())
-	sent := got.Load()
-	s.replay(t)
-	r := s.audit.Result()
-	if r.Broken != [Kinds]int{} || r.Acknowledged != keys {
-		t.Errorf("%d orders were acknowledged, want %d; faults: %v", r.Acknowledged, keys, r.Faults)
-	}
+	server := httptest.NewServer(s)
+	defer server.Close()
+	s.audit.client.Transport, s.audit.Config.URLs = wire, []string{server.URL, server.URL}
+	r := s.wantKept(t)
 	requests := int64(0)
 	for _, n := range r.Outcomes {
 		requests += int64(n)
 	}
-	if sent > requests {
-		t.Errorf("the shop got %d requests, of %d", sent, requests)
+	if sent[false] > requests {
+		t.Errorf("the shop got %d requests, of %d", sent[false], requests)
 	}
 	// The first request for a key is answered badly, unless the client hangs up.
-	if bad := int(requests) - len(r.RequestLatencies); bad < keys || r.Failed == 0 || r.Failure == "" {
-		t.Errorf("%d requests were not acknowledged, want %d or more; %d failed; the last: %q", bad, keys, r.Failed, r.Failure)
-	}
-}
-
-func TestLongestGap(t *testing.T) {
-	for _, row := range []struct {
-		name       string
-		times      []time.Duration
-		end        time.Duration
-		began, gap time.Duration
-	}{
-		{"nothing", nil, 5, 0, 5},
-		{"at the begin", []time.Duration{4, 5}, 6, 0, 4},
-		{"in between", []time.Duration{1, 2, 5, 7}, 8, 2, 3},
-		{"at the end", []time.Duration{1, 2, 3}, 9, 3, 6},
-	} {
-		a := New(Config{})
-		a.begin()
-		for _, at := range append(row.times, row.end) {
-			a.endGap(a.result.Began.Add(at))
-		}
-		if r := a.Result(); r.GapBegan != row.began || r.LongestGap != row.gap {
-			t.Errorf("%s: %v from %v on, want %v from %v on", row.name, r.LongestGap, r.GapBegan, row.gap, row.began)
-		}
+	if bad := int(requests) - r.Outcomes[Acknowledged]; bad < keys || r.Failed == 0 || r.Failure == "" {
+		t.Errorf("%d requests were not acknowledged, want %d or more; %d failed; the last: %q", bad, keys, r.Failed,
+			r.Failure)
 	}
 }
