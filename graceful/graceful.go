@@ -130,7 +130,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	steps := steps{logger: o.Logger}
+	log := steps{logger: o.Logger}
 	server.ReadHeaderTimeout = cmp.Or(server.ReadHeaderTimeout, 5*time.Second)
 	server.ReadTimeout = cmp.Or(server.ReadTimeout, 15*time.Second)
 	server.WriteTimeout = cmp.Or(server.WriteTimeout, time.Minute)
@@ -144,7 +144,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 		handler = http.DefaultServeMux
 	}
 	if o.Check != nil {
-		handler = withProbes(&probes{check: o.Check, ending: ctx.Done(), logger: o.Logger}, handler)
+		handler = withProbes(&probes{check: o.Check, ending: ctx.Done(), steps: steps{logger: o.Logger}}, handler)
 	}
 	end := newEnding(ctx)
 	server.Handler = end.wrap(handler)
@@ -157,7 +157,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 	}
 
-	steps.log("serving", slog.String("address", listener.Addr().String()))
+	log.log("serving", slog.String("address", listener.Addr().String()))
 	served := make(chan error, 1)
 	go func() { served <- serve(listener) }()
 	var failure error
@@ -172,7 +172,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	case failure = <-served:
 	case <-ctx.Done():
 		if o.Delay > 0 && context.Cause(ctx) != errInterrupted {
-			steps.log("draining: clients connect anew", slog.Duration("for", o.Delay))
+			log.log("draining: clients connect anew", slog.Duration("for", o.Delay))
 			end.delay(o.Delay, wait)
 		}
 	}
@@ -181,7 +181,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 	if failure != nil {
 		finishing = append(finishing, slog.Any("error", failure))
 	}
-	steps.log("finishing the requests in flight", finishing...)
+	log.log("finishing the requests in flight", finishing...)
 	grace, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
 	err := server.Shutdown(grace)
@@ -192,7 +192,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 		<-served
 	}
 	if err = errors.Join(failure, err); err == nil {
-		steps.log("finished")
+		log.log("finished")
 	}
 	return err
 }

@@ -24,13 +24,12 @@ const (
 type probes struct {
 	check  func(context.Context) error // Options.Check
 	ending <-chan struct{}             // closed: the process is about to end
-	logger *slog.Logger
 
-	mu      sync.Mutex
-	last    *check // nil: there was none
-	busy    bool   // the last one has not returned, perhaps although its time is up
-	logged  error  // the last result that was logged
-	logging bool
+	mu     sync.Mutex
+	last   *check // nil: there was none
+	busy   bool   // the last one has not returned, perhaps although its time is up
+	logged error  // the last result that was logged
+	steps  steps
 }
 
 // A check has a result once done is closed.
@@ -46,37 +45,30 @@ func withProbes(p *probes, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/livez":
-			p.livez(w, r)
+			answer(w, r, func() (failure string) { return "" })
 		case "/readyz":
-			p.readyz(w, r)
+			answer(w, r, p.notReady)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// livez answers whether the process serves.
-func (p *probes) livez(w http.ResponseWriter, r *http.Request) {
-	answer(w, r, func() (failure string) { return "" })
-}
-
-// readyz answers whether requests should be sent to this process.
-func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
-	answer(w, r, func() (failure string) {
-		const ends = "not ready: it is about to end"
-		if p.isEnding() {
-			return ends
-		}
-		c := p.current()
-		<-c.done // a check is short, whoever leaves
-		switch {
-		case p.isEnding():
-			return ends
-		case c.err != nil:
-			return "not ready: no order could be created now"
-		}
-		return ""
-	})
+// notReady returns why no request should be sent to this process, or "".
+func (p *probes) notReady() string {
+	const ends = "not ready: it is about to end"
+	if p.isEnding() {
+		return ends
+	}
+	c := p.current()
+	<-c.done // a check is short, whoever leaves
+	switch {
+	case p.isEnding():
+		return ends
+	case c.err != nil:
+		return "not ready: no order could be created now"
+	}
+	return ""
 }
 
 func (p *probes) isEnding() bool {
@@ -148,28 +140,19 @@ func (p *probes) call(ctx context.Context) (err error) {
 	return p.check(ctx)
 }
 
-// settle gives a check its result, and logs it if it is another than the one that was logged before. If the
-// Logger hangs, one goroutine waits for it, and no probe.
+// settle gives a check its result, and logs it if it is another than the one that was logged before. No probe
+// waits for the Logger.
 func (p *probes) settle(c *check, err error) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	c.err, c.at = err, time.Now()
-	logs := !p.logging && (err == nil) != (p.logged == nil)
-	if logs {
-		p.logging, p.logged = true, err
-	}
-	p.mu.Unlock()
 	close(c.done)
-	if !logs {
+	if (err == nil) == (p.logged == nil) {
 		return
 	}
-	go func() {
-		if err != nil {
-			p.logger.Warn("not ready: no order could be created now", slog.Any("error", err))
-		} else {
-			p.logger.Info("ready again")
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.logging = false
-	}()
+	if p.logged = err; err != nil {
+		p.steps.begin(slog.LevelWarn, "not ready: no order could be created now", slog.Any("error", err))
+	} else {
+		p.steps.begin(slog.LevelInfo, "ready again")
+	}
 }

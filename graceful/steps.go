@@ -9,14 +9,24 @@ import (
 // stepLimit is how long Serve waits for the record of a step.
 const stepLimit = time.Second
 
-// steps logs what Serve does. It does not wait for long for a logger whose records go nowhere, such as into a
-// pipe that nobody reads.
+// steps logs what Serve does, in turn, into a logger whose records may go nowhere, such as into a pipe that
+// nobody reads.
 type steps struct {
 	logger *slog.Logger
 	last   chan struct{} // closed after the record before
 }
 
+// log waits until a record is written, but not for long.
 func (s *steps) log(message string, attrs ...slog.Attr) {
+	s.begin(slog.LevelInfo, message, attrs...)
+	select {
+	case <-s.last:
+	case <-time.After(stepLimit):
+	}
+}
+
+// begin begins to write a record once the one before is written.
+func (s *steps) begin(level slog.Level, message string, attrs ...slog.Attr) {
 	before, written := s.last, make(chan struct{})
 	s.last = written
 	go func() {
@@ -24,10 +34,6 @@ func (s *steps) log(message string, attrs ...slog.Attr) {
 		if before != nil {
 			<-before
 		}
-		s.logger.LogAttrs(context.Background(), slog.LevelInfo, message, attrs...)
+		s.logger.LogAttrs(context.Background(), level, message, attrs...)
 	}()
-	select {
-	case <-written:
-	case <-time.After(stepLimit):
-	}
 }

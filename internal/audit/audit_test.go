@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -59,7 +58,7 @@ func newShop(handle handler) *shop {
 	store := new(storefront.MemStore)
 	s := &shop{good: newHandler(store, nil), reads: newHandler(store, store), sent: make(map[string]int),
 		other: newHandler(new(storefront.MemStore), nil), handle: handle}
-	s.audit = New(Config{URLs: []string{"http://0", "http://1"}, Orders: keys, Clients: 8, Seed: 1, Prefix: "key-",
+	s.audit = New(Config{URLs: []string{"http://0", "http://1"}, Orders: keys, Clients: 8, Prefix: "key-",
 		Timeout: time.Hour, Patience: time.Minute, Fields: `{"of":"{key}"}`})
 	s.audit.client.Transport = transport(func(r *http.Request) (*http.Response, error) {
 		time.Sleep(time.Millisecond)
@@ -367,7 +366,7 @@ func TestNothingIsAcknowledgedAnyMore(t *testing.T) {
 	})
 }
 
-var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
 // The first order is sent alone until it is acknowledged. What is no reason to try again
 // ends that at once, and the rest after a while, with few requests and no fault.

@@ -17,7 +17,7 @@ type Result struct {
 	Statuses map[int]int   // of those that say to try again
 	Replays  int           // acknowledgements of the creating that were marked as replays
 	Retries  int           // times that an order was sent again
-	Read     int           // times that a shop that serves orders was asked for an acknowledged one, and answered
+	Read     int           // times that a shop that serves orders has shown an acknowledged one, or none
 	Again    int           // times that a key was sent again because it was not answered, in the replaying
 
 	// LongestGap is the longest time of the creating in which no order was
