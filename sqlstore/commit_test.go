@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -154,43 +153,6 @@ func TestCommitsAreShared(t *testing.T) {
 	})
 }
 
-// If one key is taken, MySQL refuses the whole statement.
-func TestTakenKeysAreLeftOutOfASharedCommit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newHeldDB(mysql)
-		d.server.addOrder(storefront.IdempotencyKey{Value: "x"}, order)
-		d.server.addOrder(storefront.IdempotencyKey{Value: "y"}, order)
-		store := sqlstore.New(open(t, d), nil)
-		wg := create(t, store, "a", "b", "c", "d")
-		replays := []*pending{propose(t, store, "x"), propose(t, store, "y")}
-		wg.Go(create(t, store, "e", "f").Wait)
-		close(d.server.let)
-		wg.Wait()
-		for _, replay := range replays {
-			replay.want(t, order.ID)
-		}
-		if got := fmt.Sprint(d.server.commits); got != "[[a] [b] [c] [d] [e f]]" && got != "[[a] [b] [c] [d] [f e]]" {
-			t.Errorf("the commits were %s", got)
-		}
-	})
-}
-
-func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
-	onEach(t, func(t *testing.T, engine engine) {
-		d := newHeldDB(engine)
-		store := sqlstore.New(open(t, d), nil)
-		var wg sync.WaitGroup
-		for i := range 150 {
-			wg.Go(create(t, store, fmt.Sprint(i)).Wait)
-		}
-		close(d.server.let)
-		wg.Wait()
-		if most := d.server.mostShared(); most != 64 {
-			t.Errorf("%v: up to %d orders shared a commit, want 64", engine, most)
-		}
-	})
-}
-
 // Two primaries of a group do not see each other's locks, but if two transactions write the
 // same row, only one of them commits.
 func TestRefusalByOneOfSeveralPrimariesIsCommitted(t *testing.T) {
@@ -228,83 +190,6 @@ func TestRefusalByOneOfSeveralPrimariesIsCommitted(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The methods of go-sql-driver/mysql that end a transaction take no ctx.
-func TestServerThatHangsInARollbackDoesNotHoldUpTheCall(t *testing.T) {
-	for name, want := range map[string]error{"of a refusal": &storefront.Refusal{}, "after the commit": nil} {
-		inBubble(t, name, func(t *testing.T) {
-			f, thawed := newFakeDB(mysql), make(chan struct{})
-			store := inTime(open(t, f), always(want))
-			f.before = func(_ context.Context, kind string) error {
-				if kind == "ROLLBACK" {
-					<-thawed
-				}
-				return nil
-			}
-			began := time.Now()
-			_, err := store.CreateOrder(t.Context(), key, order)
-			if took := time.Since(began); err != want || took > 2*time.Second {
-				t.Errorf("CreateOrder returned %v after %v, want %v within a fifth of Timeout", err, took, want)
-			}
-			close(thawed)
-		})
-	}
-}
-
-// If orders wait long for a connection, none of them is at fault.
-func TestOrdersThatHaveWaitedForAConnectionShareACommit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newHeldDB(postgres)
-		close(d.server.let)
-		db := open(t, d)
-		db.SetMaxOpenConns(1)
-		store := sqlstore.New(db, nil)
-		create(t, store, "first").Wait() // so that the store knows the engine
-		conn := must.Get(db.Conn(t.Context()))(t)
-		wg := create(t, store, strings.Split("abcdefghijkl", "")...)
-		time.Sleep(5 * time.Second)
-		conn.Close()
-		wg.Wait()
-		var sizes []int
-		for _, items := range d.server.commits {
-			sizes = append(sizes, len(items))
-		}
-		if want := []int{1, 1, 8, 2, 1}; !slices.Equal(sizes, want) {
-			t.Errorf("the commits were %q, want them of %d orders", d.server.commits, want)
-		}
-	})
-}
-
-// The drivers have these errors for it. Some have them for a lost connection, too, after which the order is
-// tried again.
-func TestAcceptThatLeavesRowsOpenIsReported(t *testing.T) {
-	onEach(t, func(t *testing.T, engine engine) {
-		f := newFakeDB(engine)
-		f.server.says["RELEASE"] = [...]error{driver.ErrBadConn, sqliteError("database is locked: " +
-			"cannot release savepoint - SQL statements in progress (5) (SQLITE_BUSY)"), errors.New("busy buffer")}[engine]
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Accept: always(nil)})
-		if _, err := store.CreateOrder(t.Context(), key, order); err == nil ||
-			!strings.Contains(err.Error(), "cannot go on after Accept") || !strings.Contains(err.Error(), "close its rows") {
-			t.Errorf("CreateOrder returned %v", err)
-		}
-	})
-}
-
-// It would wait for itself.
-func TestAcceptThatCreatesItsOrderIsReported(t *testing.T) {
-	onEach(t, func(t *testing.T, engine engine) {
-		var store *sqlstore.Store
-		store = sqlstore.New(open(t, newFakeDB(engine)), accepts(func(ctx context.Context, _ *sql.Tx, order storefront.Order) error {
-			time.Sleep(time.Nanosecond) // or both have the same deadline
-			_, err := store.CreateOrder(ctx, key, order)
-			return err
-		}))
-		_, err := store.CreateOrder(t.Context(), key, order)
-		if !errors.Is(err, storefront.ErrUnavailable) || !strings.Contains(err.Error(), "sqlstore: in Accept (") {
-			t.Errorf("%v: CreateOrder returned %v", engine, err)
-		}
-	})
 }
 
 func TestAcceptHasTheOrderTheValuesAndTheDeadlineOfTheCall(t *testing.T) {
@@ -575,89 +460,6 @@ func TestOrdersOfASharedCommitThatHangsGoAlone(t *testing.T) {
 	}
 }
 
-// If a commit fails before it has sent an order, no order is at fault.
-func TestOrdersThatWereNotSentShareAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newHeldDB(postgres)
-		var refusals atomic.Int32 // how many more connections are refused
-		f.connect = func(context.Context) error {
-			if refusals.Load() > 0 {
-				refusals.Add(-1)
-				return syscall.ECONNREFUSED
-			}
-			return nil
-		}
-		db := open(t, f)
-		db.SetMaxIdleConns(-1)
-		store := sqlstore.New(db, nil)
-		wg := create(t, store, strings.Split("abcdefghijkl", "")...)
-		refusals.Store(3)
-		f.server.let <- struct{}{} // the next commit gets no connection
-		time.Sleep(time.Second)
-		if n := refusals.Load(); n > 0 {
-			t.Errorf("%d connections more were to be refused", n)
-		}
-		close(f.server.let)
-		wg.Wait()
-		if f.server.mostShared() < 2 {
-			t.Errorf("the commits were %q, want some of several orders", f.server.commits)
-		}
-	})
-}
-
-// A call that came while the server was away waits less long for an answer, but the commit
-// that it shares does not.
-func TestSharedCommitHasItsOwnLimitOfSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slow, inserts := false, 0
-		f := newHeldDB(postgres)
-		f.before = func(ctx context.Context, kind string) error {
-			if kind == "INSERT" {
-				inserts++
-			}
-			if !slow {
-				return nil
-			}
-			return pause(ctx, timeout*12/100) // longer than a call that came then waits for an answer
-		}
-		store := inTime(open(t, f), nil)
-		f.away.Store(true)
-		store.CreateOrder(t.Context(), key, order)
-		f.away.Store(false)
-		wg := create(t, store, strings.Split("abcdefgh", "")...) // the first of them is the probe
-		slow = true
-		close(f.server.let)
-		wg.Wait()
-		if inserts != 5 || len(f.server.commits) != 5 {
-			t.Errorf("there were %d INSERTs and the commits %q, want 5", inserts, f.server.commits)
-		}
-	})
-}
-
-// A full disk, for one, may make SQLite roll back, and further statements would then run
-// outside of any transaction.
-func TestNothingIsSentInATransactionThatMayHaveEnded(t *testing.T) {
-	for _, accept := range []acceptor{nil, always(nil)} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newHeldDB(sqlite)
-			failed := -1
-			f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
-				if kindOf(query) == "INSERT" && args[1] == "c" && failed < 0 {
-					failed = len(f.ran) - 1
-					return nil, errors.New("database or disk is full (13)")
-				}
-				return nil, errPassOn
-			}
-			wg := create(t, inTime(open(t, f), accept), "a", "b", "c", "d")
-			close(f.server.let)
-			wg.Wait()
-			if failed < 0 || f.ran[failed+1] != "ROLLBACK" {
-				t.Errorf("with Accept: %t; after the INSERT that failed, %q was sent", accept != nil, f.ran[failed+1:])
-			}
-		})
-	}
-}
-
 // The program may run ForgetKeys at any time. In MySQL, only the text of the error tells which unique column it
 // is about. A database may look at other constraints before that of the key: they matter only if it is free.
 func TestForgottenBetweenInsertAndSelect(t *testing.T) {
@@ -887,27 +689,4 @@ func TestOthersGoOnWithoutWhoMakesTheTry(t *testing.T) {
 			other.want(t, "other")
 		})
 	}
-}
-
-// The time of a call begins when the call does, not when it makes a try.
-func TestTimeOfACallThatWaitsForATryIsItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		store := inTime(open(t, newFakeDB(postgres)), s.accept)
-		calls := []*pending{share(t, store, "first")}
-		time.Sleep(4 * time.Second)
-		calls = append(calls, share(t, store, "second"), share(t, store, "third"))
-		time.Sleep(4 * time.Second)
-		calls = append(calls, share(t, store, "last"))
-		for _, c := range calls[:3] {
-			<-c.ended
-			// The first call ends with the error of Accept. Each of the others ends in its own try,
-			// or while it waits for that of another.
-			if c.took != timeout || !c.got.Equal((storefront.Order{})) || !errors.Is(c.err, storefront.ErrUnavailable) {
-				t.Errorf("the call for %s returned %v, %v after %v", c.id, c.got, c.err, c.took)
-			}
-		}
-		s.end <- accept
-		calls[3].want(t, "last")
-	})
 }

@@ -106,8 +106,7 @@ const errBusy = sqliteError("database is locked (5) (SQLITE_BUSY)")
 var (
 	errChecked     = number(4025)
 	errInvalidConn = errors.New("invalid connection") // of go-sql-driver/mysql
-
-	errPassOn = errors.New("the server is to answer")
+	errPassOn      = errors.New("the server is to answer")
 )
 
 // A fate is what happens to a statement.
@@ -143,18 +142,16 @@ type fakeDB struct {
 	// and it answers the questions by which the store finds out what it is connected to.
 	run func(ctx context.Context, conn int, query string, args []driver.Value) ([][]driver.Value, error)
 
-	catalog func() [][]driver.Value // what the database says of its tables; nil: nothing
-	names   []string                // of the servers that the connections lead to, in turn
+	names []string // of the servers that the connections lead to, in turn
 
 	silent atomic.Int32  // how many of the first connections get no answers
 	away   atomic.Bool   // the server says that it is starting up
 	asks   time.Duration // after how long without use the driver asks whether the server is there; 0: never
 
-	mu       sync.Mutex
-	conns    []*fakeConn
-	ran      []string // the statements, without those that the server always answers
-	prepared []string // the statements that were prepared
-	serving  sync.WaitGroup
+	mu      sync.Mutex
+	conns   []*fakeConn
+	ran     []string // the statements, without those that the server always answers
+	serving sync.WaitGroup
 }
 
 // newFakeDB returns a connector to a new server.
@@ -175,10 +172,6 @@ func open(t *testing.T, f *fakeDB) *sql.DB {
 		db.Close()
 		f.hangUp()
 		f.serving.Wait()
-		// database/sql makes such a call wait for the next user of the connection.
-		if f.server.misused {
-			t.Error("a result was asked for its rows after its connection was given back")
-		}
 	})
 	return db
 }
@@ -283,7 +276,6 @@ type server struct {
 	locks   map[string]*tx
 	early   bool       // the next statement of its own is answered before its commit
 	commits [][]string // the items of the orders of each commit that has begun
-	misused bool       // a result was asked for its rows after its connection was given back
 }
 
 type orderRow struct {
@@ -357,27 +349,10 @@ func (s *server) addResource(r storefront.Resource) {
 	s.says["READ"] = []driver.Value{[]byte(r.ID()), r.String()}
 }
 
-// mostShared returns how many orders the largest commit had.
-func (s *server) mostShared() (most int) {
-	for _, items := range s.commits {
-		most = max(most, len(items))
-	}
-	return most
-}
-
 // keyHash returns the value of the column key_hash, as the package's documentation has it.
 func keyHash(key storefront.IdempotencyKey) string {
 	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, uint64(len(key.Scope))), key.Scope+key.Value...))
 	return string(sum[:])
-}
-
-// endAll ends all transactions, as a server does that falls.
-func (s *server) endAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, holder := range s.locks {
-		holder.end()
-	}
 }
 
 // error returns the one of three errors that fits the engine.
@@ -421,7 +396,6 @@ type fakeConn struct {
 	dead  bool
 	used  time.Time       // when it was last used
 	begun context.Context // the ctx of the transaction in progress
-	given int             // how often the connection was given back
 
 	// The server's end:
 	tx        *tx
@@ -433,9 +407,6 @@ type fakeConn struct {
 // answer returns what db.run answers, or errPassOn.
 func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value) ([][]driver.Value, error) {
 	kind := kindOf(query)
-	if kind == "CATALOG" && c.db.catalog != nil {
-		return c.db.catalog(), nil
-	}
 	if (kind == "SERVER" || kind == "WRITER") && c.db.names != nil {
 		return [][]driver.Value{{c.db.names[c.n%len(c.db.names)]}}, nil
 	}
@@ -834,7 +805,7 @@ func (c *fakeConn) isLet(sent *call) bool {
 
 func (c *fakeConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	r, err := c.do(ctx, query, args)
-	return &fakeResult{c, c.given, r.affected}, err
+	return driver.RowsAffected(r.affected), err
 }
 
 func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -910,10 +881,7 @@ func (c *fakeConn) ResetSession(ctx context.Context) error {
 }
 
 // IsValid is called when the connection is given back.
-func (c *fakeConn) IsValid() bool {
-	c.given++
-	return !c.dead
-}
+func (c *fakeConn) IsValid() bool { return !c.dead }
 
 func (c *fakeConn) Close() error {
 	c.hangUp()
@@ -924,9 +892,6 @@ func (c *fakeConn) Prepare(query string) (driver.Stmt, error) {
 	if c.dead {
 		return nil, driver.ErrBadConn
 	}
-	c.db.mu.Lock()
-	defer c.db.mu.Unlock()
-	c.db.prepared = append(c.db.prepared, query)
 	return &fakeStmt{conn: c, query: query}, nil
 }
 
@@ -948,25 +913,6 @@ func (s *fakeStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (d
 
 func (s *fakeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	return s.conn.QueryContext(ctx, s.query, args)
-}
-
-// A fakeResult belongs to the user of the connection: database/sql locks the connection
-// whenever a result is asked for its rows.
-type fakeResult struct {
-	conn     *fakeConn
-	given    int // how often the connection had been given back
-	affected int
-}
-
-func (r *fakeResult) LastInsertId() (int64, error) { return 0, errors.ErrUnsupported }
-
-func (r *fakeResult) RowsAffected() (int64, error) {
-	if r.given != r.conn.given {
-		r.conn.mu.Lock()
-		defer r.conn.mu.Unlock()
-		r.conn.misused = true
-	}
-	return int64(r.affected), nil
 }
 
 // fakeRows may come before the commit of the statement: its error, err, comes after the last row.

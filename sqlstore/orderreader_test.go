@@ -13,20 +13,6 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// A page of the program's own may pass on what a client has sent.
-func TestIDThatNoOrderCanHaveIsNotFound(t *testing.T) {
-	onEach(t, func(t *testing.T, engine engine) {
-		f := newFakeDB(engine)
-		f.server.says["ORDERS"] = stateError("22021")
-		store := sqlstore.New(open(t, f), &sqlstore.Options{OrderLists: true})
-		for _, id := range []string{"\xff", "ord_\x00"} {
-			if _, err := store.OrderReader().GetOrder(t.Context(), "alice", id); err != storefront.ErrNotFound {
-				t.Errorf("GetOrder of %q returned %v", id, err)
-			}
-		}
-	})
-}
-
 // An index has no room for a scope of any length.
 func TestScopesHaveColumnsOfTheirOwn(t *testing.T) {
 	onEach(t, func(t *testing.T, engine engine) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,43 +17,6 @@ import (
 	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
-
-// When a result is asked for its rows, or when a prepared statement is closed, database/sql
-// waits for the user of the connection, which may be a reader that takes minutes by then.
-// The server notes the first (see open), and no statement is prepared twice and then closed.
-func TestNothingWaitsForAConnectionThatItDoesNotHold(t *testing.T) {
-	for i := range methods(t.Context(), nil) {
-		for _, taken := range []bool{false, true} { // whether CreateOrder finds its key taken
-			onEach(t, func(t *testing.T, engine engine) {
-				f := newFakeDB(engine)
-				f.server.took = time.Millisecond
-				f.server.addResource(kettle)
-				if taken {
-					f.server.addOrder(key, order)
-				}
-				db := open(t, f)
-				db.SetMaxOpenConns(1)
-				store := sqlstore.New(db, nil)
-				fill(t, store, 1)
-				m := methods(t.Context(), store)[i]
-				var wg sync.WaitGroup
-				wg.Go(func() {
-					if err := m.call(); err != nil {
-						t.Errorf("%s returned %v", m.name, err)
-					}
-				})
-				for range 5 { // these reads wait for the connection that the call has
-					wg.Go(func() { fill(t, store, 1) })
-				}
-				wg.Wait()
-				slices.Sort(f.prepared)
-				if once := slices.Compact(slices.Clone(f.prepared)); len(once) != len(f.prepared) {
-					t.Errorf("over one connection, these were prepared: %q", f.prepared)
-				}
-			})
-		}
-	}
-}
 
 // So reads go on while orders wait for a lock, or for Accept.
 func TestOrdersHoldHalfOfThePool(t *testing.T) {
@@ -180,6 +142,7 @@ func TestCallsBeyondMaxCallsAreUnavailable(t *testing.T) {
 	})
 }
 
+// TestSettings of integration/tables has the settings that the databases take in a test.
 func TestUnfitSettingsAreRefused(t *testing.T) {
 	type settings = map[string]string
 	const before = "group_replication_consistency = 'BEFORE'"
@@ -189,31 +152,18 @@ func TestUnfitSettingsAreRefused(t *testing.T) {
 		says   any    // the answer to the kind of statement; or variables of MySQL
 		want   string // in the error; "": it fits
 	}{
-		"no schema":                    {postgres, "SCHEMA", row{nil, "UTF8", "UTF8", "origin"}, "search_path"},
-		"texts of another encoding":    {postgres, "SCHEMA", row{"public", "LATIN1", "UTF8", "origin"}, "client_encoding"},
-		"a database of another kind":   {postgres, "SCHEMA", errors.New("no quote_ident"), "does not say that it is"},
-		"a number and no variables":    {mysql, "VARIABLES", errors.New("code: 62"), "does not say that it is"},
-		"reads of a standby":           {postgres, "SCHEMA", row{"public", "UTF8", "UTF8", "standby"}, "load_balance_mode"},
-		"reads of a replica":           {mysql, "WRITER", "the primary", "the server answers what is read"},
-		"no triggers":                  {postgres, "SCHEMA", row{"public", "UTF8", "UTF8", "replica"}, "session_replication_role"},
-		"bytes as text of another":     {postgres, "BYTES", []byte(`\\`), "bytea_output"},
-		"bytes that cannot be given":   {postgres, "BYTES", stateError("22P02"), "bytea_output"},
-		"rows that are not shown":      {mysql, "LIMIT", row{"1", int64(0)}, "sql_select_limit"},
-		"a clock that stands":          {mysql, "LIMIT", row{"18446744073709551615", int64(400_000)}, "timestamp"},
-		"no file":                      {sqlite, "PRAGMAS", row{"", "wal", int64(0), int64(0)}, "no file"},
-		"no journal":                   {sqlite, "PRAGMAS", row{"shop.db", "off", int64(0), int64(0)}, "journal_mode"},
-		"reads of what is undone":      {sqlite, "PRAGMAS", row{"shop.db", "wal", int64(1), int64(0)}, "read_uncommitted"},
-		"a schema that is written":     {sqlite, "PRAGMAS", row{"shop.db", "wal", int64(0), int64(1)}, "writable_schema"},
-		"node of a Galera cluster":     {mysql, "", settings{"wsrep_provider_name": "Galera"}, "Galera"},
-		"nothing is committed":         {mysql, "", settings{"autocommit": "OFF"}, "autocommit"},
-		"reads of what is rolled back": {mysql, "", settings{"transaction_isolation": "READ-UNCOMMITTED"}, "READ UNCOMMITTED"},
-		"server that is in no group":   {mysql, "", settings{"group_replication_group_name": "", "group_replication_consistency": "EVENTUAL"}, ""},
-		"member that waits for nobody": {mysql, "", group("OFF", "EVENTUAL"), before},
-		"one of several primaries that waits after a fail-over only": {mysql, "", group("OFF", "BEFORE_ON_PRIMARY_FAILOVER"), before},
-		"one of several primaries that waits":                        {mysql, "", group("OFF", "BEFORE"), ""},
-		"one of several primaries that always waits":                 {mysql, "", group("OFF", "BEFORE_AND_AFTER"), ""},
-		"primary that waits for nobody":                              {mysql, "", group("ON", "EVENTUAL"), before},
-		"primary that waits after a fail-over":                       {mysql, "", group("ON", "BEFORE_ON_PRIMARY_FAILOVER"), ""},
+		"a database that is another": {postgres, "SCHEMA", errors.New("no quote_ident"), "does not say that it is"},
+		"a number and no variables":  {mysql, "VARIABLES", errors.New("code: 62"), "does not say that it is"},
+		"reads of a standby":         {postgres, "SCHEMA", row{"public", "UTF8", "UTF8", "standby"}, "load_balance_mode"},
+		"reads of a replica":         {mysql, "WRITER", "the primary", "the server answers what is read"},
+		"node of a Galera cluster":   {mysql, "", settings{"wsrep_provider_name": "Galera"}, "Galera"},
+		"a server of no group":       {mysql, "", settings{"group_replication_consistency": "EVENTUAL"}, ""},
+		"several and no wait":        {mysql, "", group("OFF", "EVENTUAL"), before},
+		"several after a fail-over":  {mysql, "", group("OFF", "BEFORE_ON_PRIMARY_FAILOVER"), before},
+		"several that wait":          {mysql, "", group("OFF", "BEFORE"), ""},
+		"several that always wait":   {mysql, "", group("OFF", "BEFORE_AND_AFTER"), ""},
+		"one and no wait":            {mysql, "", group("ON", "EVENTUAL"), before},
+		"one after a fail-over":      {mysql, "", group("ON", "BEFORE_ON_PRIMARY_FAILOVER"), ""},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			f := newFakeDB(test.engine)
@@ -287,54 +237,40 @@ func TestNewConnectionsAreLookedAt(t *testing.T) {
 	}
 }
 
-// While another program migrates, MariaDB may tell of a table without its constraints.
-func TestTableIsLookedAtAgainBeforeItIsRefused(t *testing.T) {
-	for _, row := range []struct {
-		engine  engine
-		flawed  int // how many looks see the flaw
-		refused bool
-	}{{mysql, 1, false}, {mysql, 4, false}, {mysql, 5, true}, {postgres, 1, true}, {sqlite, 1, true}} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFakeDB(row.engine)
-			f.catalog = func() (rows [][]driver.Value) {
-				if row.flawed--; row.flawed >= 0 {
-					rows = [][]driver.Value{{"storefront_users", "id", "of another type"}}
-				}
-				return rows
-			}
-			if _, err := sqlstore.New(open(t, f), nil).ListUsers(t.Context(), "", 1); (err != nil) != row.refused {
-				t.Errorf("%v: after a flaw, ListUsers returned %v", row.engine, err)
-			}
-		})
+// catalogOf returns what PostgreSQL says of the tables of orders and of the version, if these columns of orders
+// are unique.
+func catalogOf(unique ...string) (rows [][]driver.Value) {
+	for column, kind := range map[string]string{"id": "text", "item": "text", "qty": "bigint",
+		"created_ms": "bigint", "scope": "bytea", "key_hash": "bytea", "key_fingerprint": "bytea", "fields": "text"} {
+		rows = append(rows, row{"storefront_orders", column, kind})
 	}
+	for _, column := range unique {
+		rows = append(rows, row{"storefront_orders", column, "unique"})
+	}
+	for _, column := range []string{"version", "oldest", "keep_ms", "forgotten_ms"} {
+		rows = append(rows, row{"storefront_schema", column, "bigint"})
+	}
+	return rows
 }
 
 // What a promise rests on may be gone while the store runs, also where nobody asks for a Check. Once it is back,
 // orders go on.
 func TestTablesAreLookedAtWhileOrdersCome(t *testing.T) {
-	for name, flaw := range map[string]func(f *fakeDB, flawed bool){
-		"a constraint": nil,
-		"a release of its own": func(f *fakeDB, flawed bool) {
-			version := map[bool]int64{false: 1, true: 9}[flawed]
-			f.server.says["TABLES"] = []driver.Value{version, version}
-		},
+	for name, flaw := range map[string]struct {
+		kind         string
+		right, wrong any // what the server says
+	}{
+		"a constraint":         {"CATALOG", catalogOf("id", "key_hash"), catalogOf("id")},
+		"a release of its own": {"TABLES", row{int64(1), int64(1)}, row{int64(9), int64(9)}},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			f, flawed := newFakeDB(postgres), false
-			f.catalog = func() (rows [][]driver.Value) {
-				if rows = catalogOf("id"); flaw != nil || !flawed {
-					rows = catalogOf("id", "key_hash")
-				}
-				for _, column := range []string{"version", "oldest", "keep_ms", "forgotten_ms"} {
-					rows = append(rows, []driver.Value{"storefront_schema", column, "bigint"})
-				}
-				return rows
-			}
+			f := newFakeDB(postgres)
+			f.server.says["CATALOG"] = catalogOf("id", "key_hash")
 			store := sqlstore.New(open(t, f), nil)
 			wantOrder(t, store)
-			for _, flawed = range []bool{true, false} {
-				if flaw != nil {
-					flaw(f, flawed)
+			for _, flawed := range []bool{true, false} {
+				if f.server.says[flaw.kind] = flaw.right; flawed {
+					f.server.says[flaw.kind] = flaw.wrong
 				}
 				time.Sleep(time.Minute)
 				before := len(f.ran)
@@ -352,24 +288,4 @@ func TestTablesAreLookedAtWhileOrdersCome(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Of many orders, one looks.
-func TestOneOrderLooksAtTheTables(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, looks := newFakeDB(postgres), 0
-		f.catalog = func() [][]driver.Value {
-			looks++
-			time.Sleep(time.Millisecond) // meanwhile, the other orders come
-			return nil
-		}
-		store := inTime(open(t, f), nil)
-		create(t, store, "first").Wait()
-		looks = 0
-		time.Sleep(time.Minute)
-		create(t, store, strings.Split("abcdefghijkl", "")...).Wait()
-		if looks != 1 {
-			t.Errorf("12 orders looked at the tables %d times, want once", looks)
-		}
-	})
 }

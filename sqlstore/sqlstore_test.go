@@ -229,36 +229,6 @@ func wantRefused(t *testing.T, f *fakeDB, want string) {
 	}
 }
 
-func TestRowsThatAreNoResources(t *testing.T) {
-	for name, body := range map[string]string{
-		"not JSON":   `kettle`,
-		"another ID": `{"id":"teapot"}`,
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			f := newFakeDB(postgres)
-			f.server.says["READ"] = []driver.Value{[]byte("kettle"), body}
-			for _, m := range methods(t.Context(), sqlstore.New(open(t, f), nil))[:3] { // those that read
-				if err := m.call(); err == nil || !strings.Contains(err.Error(), `"kettle"`) {
-					t.Errorf("%s returned %v, want an error that names the row", m.name, err)
-				}
-			}
-		})
-	}
-}
-
-// catalogOf returns what PostgreSQL says of the table of orders, if these columns are unique.
-func catalogOf(unique ...string) (rows [][]driver.Value) {
-	for column, kind := range map[string]string{"id": "text", "item": "text", "qty": "bigint",
-		"created_ms": "bigint", "scope": "bytea", "key_hash": "bytea", "key_fingerprint": "bytea",
-		"fields": "text"} {
-		rows = append(rows, []driver.Value{"storefront_orders", column, kind})
-	}
-	for _, column := range unique {
-		rows = append(rows, []driver.Value{"storefront_orders", column, "unique"})
-	}
-	return rows
-}
-
 // Each transaction holds its locks for a moment only, none reads for long, and each order is passed once by its
 // ID and once by its key: a place is remembered from one search to the next, and to the next call.
 func TestForgetKeysForgetsAllByThousands(t *testing.T) {
@@ -397,31 +367,6 @@ func TestUnknownOutcomeIsUnavailable(t *testing.T) {
 		_, err := sqlstore.New(open(t, f), nil).CreateOrder(t.Context(), key, order)
 		if !errors.Is(err, storefront.ErrUnavailable) || !errors.Is(err, stateError("42501")) {
 			t.Errorf("CreateOrder returned %v", err)
-		}
-	})
-}
-
-func TestDeadConnectionsOfThePoolAreSkippedWithoutPauses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const idle = 50
-		f := newProductDB()
-		f.run = func(_ context.Context, conn int, _ string, _ []driver.Value) ([][]driver.Value, error) {
-			if conn < idle {
-				return nil, driver.ErrBadConn
-			}
-			return nil, errPassOn
-		}
-		db := open(t, f)
-		db.SetMaxIdleConns(idle)
-		var conns []*sql.Conn
-		for range idle {
-			conns = append(conns, must.Get(db.Conn(t.Context()))(t))
-		}
-		for _, conn := range conns {
-			conn.Close()
-		}
-		if took := fill(t, sqlstore.New(db, nil), 1); took > 4*time.Millisecond {
-			t.Errorf("GetProduct took %v", took)
 		}
 	})
 }
