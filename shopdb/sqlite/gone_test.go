@@ -49,45 +49,31 @@ func createOrder(ctx context.Context, store *sqlstore.Store, id string) error {
 // commit is under way. Check fails, the log says so once, and no file is made in its place. When the file is
 // back, orders go on.
 func TestFileThatIsGone(t *testing.T) {
-	move := func(from, to string) func(dir string) error {
-		return func(dir string) error { return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) }
-	}
-	both := func(a, b func(string) error) func(dir string) error {
-		return func(dir string) error { return errors.Join(a(dir), b(dir)) }
-	}
-	remove := func(name string) func(dir string) error {
-		return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
-	}
-	link := func(dir string) error {
-		return os.Symlink(filepath.Join(dir, "old.db"), filepath.Join(dir, "shop/shop.db"))
-	}
-	hardLink := func(dir string) error {
-		return os.Link(filepath.Join(dir, "shop/shop.db"), filepath.Join(dir, "link"))
-	}
-	backup := func(dir string) error {
-		b, err := os.ReadFile(filepath.Join(dir, "backup.db"))
-		return errors.Join(err, os.WriteFile(filepath.Join(dir, "restored.db"), b, 0o600))
-	}
 	for _, row := range []struct {
-		name     string
-		lose     func(dir string) error // dir has the folder shop, and a backup
-		giveBack func(dir string) error // nil: nothing can
+		name           string
+		lose, giveBack string // what a shell does beside the folder shop, and a backup; "": nothing can
 	}{
-		{"the file is removed", remove("shop/shop.db"), nil},
-		{"the file is moved", move("shop/shop.db", "old.db"), move("old.db", "shop/shop.db")},
-		{"the file is moved, and a link is in its place",
-			both(move("shop/shop.db", "old.db"), link),
-			both(remove("shop/shop.db"), move("old.db", "shop/shop.db"))},
-		{"a backup is moved over it", both(backup, move("restored.db", "shop/shop.db")), nil},
-		{"the WAL is removed", remove("shop/shop.db-wal"), nil},
-		{"the shared memory is removed", remove("shop/shop.db-shm"), nil},
-		{"the file gets another name", hardLink, remove("link")},
-		{"the folder is moved", move("shop", "elsewhere"), move("elsewhere", "shop")},
+		{"the file is removed", "rm shop/shop.db", ""},
+		{"the file is moved", "mv shop/shop.db old.db", "mv old.db shop/shop.db"},
+		{"the file is moved, and a link is in its place", "mv shop/shop.db old.db; ln -s ../old.db shop/shop.db",
+			"rm shop/shop.db; mv old.db shop/shop.db"},
+		{"a backup is moved over it", "mv backup.db shop/shop.db", ""},
+		{"the WAL is removed", "rm shop/shop.db-wal", ""},
+		{"the shared memory is removed", "rm shop/shop.db-shm", ""},
+		{"the file gets another name", "ln shop/shop.db link", "rm link"},
+		{"the folder is moved", "mv shop elsewhere", "mv elsewhere shop"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
+			shell := func(command string) {
+				sh := exec.CommandContext(t.Context(), "sh", "-ec", command)
+				sh.Dir = dir
+				if out, err := sh.CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v: %s", command, err, out)
+				}
+			}
 			name := filepath.Join(dir, "shop", "shop.db")
-			must.OK(t, os.Mkdir(filepath.Join(dir, "shop"), 0o700))
+			shell("mkdir shop")
 			var log lockedLog
 			db := must.Get(Open(name, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 			defer db.Close()
@@ -102,7 +88,7 @@ func TestFileThatIsGone(t *testing.T) {
 				_, err = tx.ExecContext(ctx, `UPDATE storefront_orders SET qty = 2`)
 			}
 			must.OK(t, err)
-			must.OK(t, row.lose(dir))
+			shell(row.lose)
 			left := list(t, dir)
 			if err := tx.Commit(); !errors.Is(err, storefront.ErrUnavailable) {
 				t.Errorf("the commit under way: %v", err)
@@ -123,8 +109,8 @@ func TestFileThatIsGone(t *testing.T) {
 			if now := list(t, dir); now != left {
 				t.Errorf("there are %s, want %s", now, left)
 			}
-			if row.giveBack != nil {
-				must.OK(t, row.giveBack(dir))
+			if row.giveBack != "" {
+				shell(row.giveBack)
 				again := func() error { return createOrder(ctx, store, "again") }
 				for err := again(); err != nil; err = again() {
 					if !errors.Is(err, storefront.ErrUnavailable) {

@@ -91,31 +91,3 @@ func TestAWriterThatGivesUpHoldsUpNobody(t *testing.T) {
 		unlock(one.file)
 	}
 }
-
-// For a process that has been next for too long, such as a frozen one, each other process waits once.
-func TestWritersWaitForAFrozenProcessOnce(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "shop.db")
-	frozen, other := newWriters(name), newWriters(name)
-	defer other.Close()
-	must.Get(frozen.enter(t.Context()))(t)
-	ctx, giveUp := context.WithCancel(t.Context())
-	go other.enter(ctx)
-	for other.asked.Load() == nil {
-		runtime.Gosched()
-	}
-	giveUp()
-	if _, err := other.enter(ctx); err != context.Canceled {
-		t.Errorf("a writer that has to wait returned %v", err)
-	}
-	other.asked.Store(new(time.Now().Add(-2 * patience)))
-	if leave, err := other.enter(ctx); err != nil {
-		t.Errorf("a writer that does not have to wait returned %v", err)
-	} else {
-		leave()
-	}
-	must.OK(t, frozen.file.Close()) // as the process ends
-	for other.asked.Load() != nil {
-		runtime.Gosched()
-	}
-	must.Get(other.enter(t.Context()))(t)()
-}
