@@ -21,7 +21,7 @@ import (
 
 // An engine is what the store leaves to one kind of database. Each has a file of its own, with its
 // SQL, the settings that it demands, and how it commits; its errors are in internal/sqlerror. One more is a
-// file in each, and a name in detect; it may embed another one, as mySQLGroup does. If it is a writer, too,
+// file in each, and a name in detect; it may embed another one, as vitess does. If it is a writer, too,
 // its commits are concurrent.
 type engine interface {
 	// sql returns the statements that differ in their text alone.
@@ -198,14 +198,11 @@ func (st *statements) sql() *statements { return st }
 
 // find is find of an engine that shows no order before its commit is durable.
 func (st *statements) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
-	storefront.Order, [32]byte, error) {
-	return st.order(ctx, c, hash, hash[:])
-}
-
-// order returns the order of orderOf with the given arguments, which has the key of a hash, and its
-// fingerprint.
-func (st *statements) order(ctx context.Context, c *session, hash [sha256.Size]byte, args ...any) (
 	order storefront.Order, fingerprint [32]byte, err error) {
+	args := []any{hash[:]}
+	if st.placed {
+		args = []any{hash[:placeSize], hash[:]}
+	}
 	var ms int64
 	var print, key []byte
 	var fields sql.NullString // NULL of one that was, for a while, of a type for JSON, which has no ''
@@ -221,11 +218,6 @@ func (st *statements) order(ctx context.Context, c *session, hash [sha256.Size]b
 	order.Fields, order.CreatedAt = storefront.Fields(fields.String), time.UnixMilli(ms).UTC()
 	copy(fingerprint[:], print)
 	return order, fingerprint, err
-}
-
-// confirm is confirm of an engine with one primary, on which any refusal stands.
-func (st *statements) confirm(_ context.Context, _ *session, _ *proposal, refusal outcome) (outcome, error) {
-	return refusal, nil
 }
 
 // shardOf is shardOf of an engine without shards.

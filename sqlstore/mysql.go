@@ -91,7 +91,7 @@ func (e *mySQL) server(ctx context.Context, conn *sql.Conn) (string, error) {
 // with a statement after the caller has gone, and ends the wait after innodb_lock_wait_timeout.
 func (e *mySQL) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
 	ctx, c, err := s.connection(ctx, w)
-	return ctx, mySQLLink{c}, err
+	return ctx, mySQLLink{c, e.several}, err
 }
 
 // numberRow makes the commit of its transaction wait for all commits before it. In a group, two
@@ -115,25 +115,26 @@ func (e *mySQL) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
 func (e *mySQL) insertMany(ctx context.Context, c *session, proposals []*proposal) (
 	map[[sha256.Size]byte]bool, error) {
 	inserted := make(map[[sha256.Size]byte]bool)
-	return inserted, e.insertFree(ctx, c, proposals, inserted, func(hashes []any) (string, []any) {
-		return `SELECT key_hash FROM storefront_orders WHERE key_hash IN ` + e.rows(1, len(hashes)), hashes
-	})
+	return inserted, e.insertFree(ctx, c, proposals, inserted)
 }
 
-// insertFree inserts all orders or, if any of their keys is taken, asks which are, by the statement that
-// takenBy returns, and inserts the others. It adds the keys to inserted. Neither MySQL nor MariaDB can do
-// that in one statement: INSERT IGNORE hides other errors, and ON DUPLICATE KEY UPDATE takes any unique
-// column for the key.
+// insertFree inserts all orders or, if any of their keys is taken, asks which are, and inserts the others. It
+// adds the keys to inserted. Neither MySQL nor MariaDB can do that in one statement: INSERT IGNORE hides other
+// errors, and ON DUPLICATE KEY UPDATE takes any unique column for the key.
 func (e *mySQL) insertFree(ctx context.Context, c *session, proposals []*proposal,
-	inserted map[[sha256.Size]byte]bool, takenBy func(hashes []any) (string, []any)) error {
+	inserted map[[sha256.Size]byte]bool) error {
 	_, err := c.exec(ctx, e.insertion(len(proposals)), e.rowsOf(proposals)...)
 	if classOf(err).IsDuplicate() {
 		var hashes []any
 		for _, p := range proposals {
 			hashes = append(hashes, p.hash[:])
 		}
-		query, args := takenBy(hashes)
-		taken, readErr := c.hashes(ctx, proposals, query, args...)
+		in, place, args := e.rows(1, len(hashes)), ``, hashes
+		if e.placed {
+			place, args = `place IN `+in+` AND `, slices.Concat(places(hashes), hashes)
+		}
+		taken, readErr := c.hashes(ctx, proposals,
+			e.get+`key_hash FROM storefront_orders WHERE `+place+`key_hash IN `+in, args...)
 		if readErr != nil {
 			return readErr
 		}
@@ -153,14 +154,32 @@ func (e *mySQL) insertFree(ctx context.Context, c *session, proposals []*proposa
 }
 
 // A mySQLLink commits by a statement: the drivers' Commit and Rollback do not return when a ctx is done.
-type mySQLLink struct{ *connection }
+type mySQLLink struct {
+	*connection
+	several bool // see mySQL
+}
 
 func (l mySQLLink) begin(ctx context.Context) (transaction, error) {
 	tx, err := l.beginTx(ctx)
-	return mySQLTx{tx}, err
+	return mySQLTx{tx, l.several}, err
 }
 
-type mySQLTx struct{ *connTx }
+// A mySQLTx on one of several primaries, which do not see each other's locks, claims the key before it inserts
+// an order, for Options.Accept. Without that, Accept could refuse an order that another primary is about to
+// commit.
+type mySQLTx struct {
+	*connTx
+	several bool
+}
+
+func (tx mySQLTx) insert(ctx context.Context, p *proposal) (int64, error) {
+	if tx.several {
+		if err := tx.claim(ctx, p); err != nil {
+			return 0, err
+		}
+	}
+	return tx.connTx.insert(ctx, p)
+}
 
 func (tx mySQLTx) accept(_ context.Context, f func(*sql.Tx)) { f(tx.Tx) }
 
@@ -169,29 +188,24 @@ func (tx mySQLTx) commit(ctx context.Context) error {
 	return err
 }
 
-// mySQLGroup is the engine of a group with several primaries, which do not see each other's locks.
-type mySQLGroup struct{ *mySQL }
-
-func (e mySQLGroup) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
-	ctx, c, err := s.connection(ctx, w)
-	return ctx, groupLink{mySQLLink{c}}, err
-}
-
 // confirm makes sure that the key of a refused order is free on all primaries: it commits a transaction
 // with the key's claim, which fails if another one has created an order with the key. If the order is
 // there, it takes the refusal back.
-func (e mySQLGroup) confirm(ctx context.Context, c *session, p *proposal, refusal outcome) (outcome, error) {
-	tx, err := c.begin(ctx)
+func (e *mySQL) confirm(ctx context.Context, c *session, p *proposal, refusal outcome) (outcome, error) {
+	if !e.several {
+		return refusal, nil
+	}
+	begun, err := c.begin(ctx)
 	if err != nil {
 		return refusal, err
 	}
+	tx := begun.(mySQLTx)
 	defer tx.rollBack(ctx)
-	group := tx.(groupTx)
-	if err := group.claim(ctx, p); err != nil {
+	if err := tx.claim(ctx, p); err != nil {
 		return refusal, err
 	}
 	var id string
-	row := group.QueryRowContext(ctx, `SELECT id FROM storefront_orders WHERE key_hash = ?`, p.hash[:])
+	row := tx.QueryRowContext(ctx, `SELECT id FROM storefront_orders WHERE key_hash = ?`, p.hash[:])
 	switch err := row.Scan(&id); err {
 	case nil:
 		return outcome{state: taken}, nil
@@ -202,27 +216,9 @@ func (e mySQLGroup) confirm(ctx context.Context, c *session, p *proposal, refusa
 	}
 }
 
-type groupLink struct{ mySQLLink }
-
-func (l groupLink) begin(ctx context.Context) (transaction, error) {
-	tx, err := l.beginTx(ctx)
-	return groupTx{mySQLTx{tx}}, err
-}
-
-// A groupTx claims the key before it inserts an order, for Options.Accept. Without that, Accept could
-// refuse an order that another primary is about to commit.
-type groupTx struct{ mySQLTx }
-
-func (tx groupTx) insert(ctx context.Context, p *proposal) (int64, error) {
-	if err := tx.claim(ctx, p); err != nil {
-		return 0, err
-	}
-	return tx.mySQLTx.insert(ctx, p)
-}
-
 // claim writes a row that the key's number names, so that only one of two transactions of different
 // primaries with the key can commit.
-func (tx groupTx) claim(ctx context.Context, p *proposal) error {
+func (tx mySQLTx) claim(ctx context.Context, p *proposal) error {
 	// There are 65536 numbers, which few orders share, and find uses none of them.
 	_, err := tx.exec(ctx, numberRow, 256+int(p.hash[1])<<8+int(p.hash[2]))
 	return err
@@ -300,13 +296,9 @@ func detectMySQL(ctx context.Context, conn *sql.Conn, opts *Options, version str
 		}
 		return e, nil
 	}
-	several, err := lookAtMySQL(ctx, conn, settings)
-	if err != nil {
-		return nil, err
-	}
 	e := newMySQL(version, `SELECT `)
-	if e.several = several; several {
-		return mySQLGroup{e}, nil
+	if e.several, err = lookAtMySQL(ctx, conn, settings); err != nil {
+		return nil, err
 	}
 	return e, nil
 }

@@ -209,6 +209,11 @@ func (e *postgreSQL) open(ctx context.Context, s *Store, w *watchdog.Watch) (con
 	return c.giveWay(ctx, w), c, nil
 }
 
+// confirm returns the refusal: there is one primary, on which any stands.
+func (e *postgreSQL) confirm(_ context.Context, _ *session, _ *proposal, refusal outcome) (outcome, error) {
+	return refusal, nil
+}
+
 // insertMany leaves out the orders whose key is taken.
 func (e *postgreSQL) insertMany(ctx context.Context, c *session, proposals []*proposal) (
 	map[[sha256.Size]byte]bool, error) {

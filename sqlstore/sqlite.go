@@ -175,11 +175,8 @@ func (l *preparedLink) close(err error) error {
 
 func (l *preparedLink) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	statement, err := l.statement(ctx, query)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case statement == nil:
-		return l.store.db.QueryContext(ctx, query, args...)
 	}
 	return statement.QueryContext(ctx, args...)
 }
@@ -197,20 +194,18 @@ func (l *preparedLink) exec(ctx context.Context, query string, args ...any) (int
 	return rowsAffected(conn.ExecContext(ctx, query, args...))
 }
 
-// statement returns query as a statement that each connection prepares once, or nil while
-// another call prepares it. Two calls would prepare two, and closing one of them would wait
-// for the user of its connection.
+// statement returns query as a statement that each connection prepares once. If two calls prepare it at once,
+// one is kept. The other stays open, too: closing it would wait for the user of its connection.
 func (l *preparedLink) statement(ctx context.Context, query string) (*sql.Stmt, error) {
-	if statement, ok := l.prepared.LoadOrStore(query, (*sql.Stmt)(nil)); ok {
+	if statement, ok := l.prepared.Load(query); ok {
 		return statement.(*sql.Stmt), nil
 	}
 	statement, err := l.store.db.PrepareContext(ctx, query)
 	if err != nil {
-		l.prepared.Delete(query)
 		return nil, err
 	}
-	l.prepared.Store(query, statement)
-	return statement, nil
+	kept, _ := l.prepared.LoadOrStore(query, statement)
+	return kept.(*sql.Stmt), nil
 }
 
 func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
@@ -231,20 +226,13 @@ func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
 	if tx, err = l.store.db.BeginTx(ctx, nil); err != nil {
 		return nil, err
 	}
-	t := &sqliteTx{Tx: tx, writing: &l.writing}
-	t.prepared = func(ctx context.Context, args ...any) (sql.Result, error) {
-		return tx.ExecContext(ctx, l.insertOne, args...)
-	}
-	if statement != nil {
-		t.prepared = tx.StmtContext(ctx, statement).ExecContext
-	}
-	return t, nil
+	return &sqliteTx{tx, &l.writing, tx.StmtContext(ctx, statement)}, nil
 }
 
 type sqliteTx struct {
 	*sql.Tx
-	writing  *slots.Slots
-	prepared func(ctx context.Context, args ...any) (sql.Result, error)
+	writing   *slots.Slots
+	insertOne *sql.Stmt
 }
 
 func (tx *sqliteTx) exec(ctx context.Context, query string, args ...any) (int64, error) {
@@ -252,7 +240,7 @@ func (tx *sqliteTx) exec(ctx context.Context, query string, args ...any) (int64,
 }
 
 func (tx *sqliteTx) insert(ctx context.Context, p *proposal) (int64, error) {
-	return rowsAffected(tx.prepared(ctx, p.row()...))
+	return rowsAffected(tx.insertOne.ExecContext(ctx, p.row()...))
 }
 
 func (tx *sqliteTx) accept(_ context.Context, f func(*sql.Tx)) { f(tx.Tx) }

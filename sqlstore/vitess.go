@@ -66,7 +66,7 @@ func (e *vitess) server(context.Context, *sql.Conn) (string, error) { return "",
 
 func (e *vitess) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
 	ctx, c, err := s.connection(ctx, w)
-	return ctx, vitessLink{mySQLLink{c}, e}, err
+	return ctx, vitessLink{mySQLLink{connection: c}, e}, err
 }
 
 // A vitessLink reads the bounds of the shards anew when a statement was one of two shards.
@@ -137,7 +137,7 @@ func (e *vitess) shardOf(id string) int {
 // the binary log, on the disk, and the acknowledgement of a replica has come (see look).
 func (e *vitess) find(ctx context.Context, c *session, hash [sha256.Size]byte) (
 	storefront.Order, [32]byte, error) {
-	return e.order(ctx, c, hash, hash[:placeSize], hash[:])
+	return e.statements.find(ctx, c, hash)
 }
 
 // insertMany inserts the orders of one shard after those of another, each in a transaction of its own. If one
@@ -146,12 +146,7 @@ func (e *vitess) insertMany(ctx context.Context, c *session, proposals []*propos
 	map[[sha256.Size]byte]bool, error) {
 	inserted := make(map[[sha256.Size]byte]bool)
 	for _, some := range byShard(proposals, func(p *proposal) int { return e.shard(p.hash[:]) }) {
-		err := e.insertFree(ctx, c, some, inserted, func(hashes []any) (string, []any) {
-			in := e.rows(1, len(hashes))
-			return fresh + `key_hash FROM storefront_orders WHERE place IN ` + in + ` AND key_hash IN ` + in,
-				slices.Concat(places(hashes), hashes)
-		})
-		if err != nil {
+		if err := e.insertFree(ctx, c, some, inserted); err != nil {
 			return nil, err
 		}
 	}
