@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
@@ -68,36 +67,6 @@ func TestOrderWhoseAcceptRunsKeepsItsConnection(t *testing.T) {
 		if s := store.Stats(); runs != 2 || s.Retries != 0 {
 			t.Errorf("Accept ran %d times for 2 orders, and the store has %+v", runs, s)
 		}
-	})
-}
-
-// SQLite's lock is not a queue, so one call at a time asks for it.
-func TestWritesOfSQLiteGoInSequence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeDB(sqlite)
-		writing := 0
-		f.before = func(_ context.Context, kind string) error {
-			switch kind {
-			case "BEGIN", "PUT", "DELETE", "FORGET":
-				if writing++; writing != 1 {
-					t.Errorf("%d calls write at once", writing)
-				}
-			}
-			time.Sleep(time.Millisecond)
-			switch kind {
-			case "COMMIT", "PUT", "DELETE", "FORGET":
-				writing--
-			}
-			return nil
-		}
-		store := sqlstore.New(open(t, f), nil)
-		var all sync.WaitGroup
-		for i := range 10 {
-			all.Go(func() { must.OK(t, store.Users.Put(t.Context(), kettle)) })
-			all.Go(func() { must.OK(t, store.Users.Delete(t.Context(), "kettle")) })
-			all.Go(create(t, store, fmt.Sprint(i)).Wait)
-		}
-		all.Wait()
 	})
 }
 

