@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/http/httptest"
 	"path"
 	"regexp"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,80 +18,33 @@ import (
 	"example.com/storefront/internal/must"
 )
 
-// A document is openapi.json as a third party reads it: kin-openapi. Method check sees to all that it does not
-// look at: HEAD, 304, text behind the JSON, and headers and members that are not documented.
+// A document is openapi.json as a third party reads it: kin-openapi. Method check sees to all that it does
+// not look at: HEAD, 304, text behind the JSON, and members that are not documented.
 type document struct{ *openapi3.T }
 
+var known = make(map[string]document) // the documents that were served, by their text
+
 // servedBy returns the document that a service serves. It is valid, and so are the examples in it.
-func servedBy(h http.Handler) (document, error) {
+func servedBy(t *testing.T, h http.Handler) document {
+	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/openapi.json", nil))
-	if doc, ok := known.Load(w.Body.String()); ok {
-		return doc.(document), nil
+	text := w.Body.String()
+	if _, ok := known[text]; !ok {
+		doc := must.Get(openapi3.NewLoader().LoadFromData([]byte(text)))(t)
+		must.OK(t, doc.Validate(context.Background()))
+		known[text] = document{doc}
 	}
-	doc, err := openapi3.NewLoader().LoadFromData(w.Body.Bytes())
-	if err == nil {
-		err = doc.Validate(context.Background())
-	}
-	if err == nil {
-		known.Store(w.Body.String(), document{doc})
-	}
-	return document{doc}, err
+	return known[text]
 }
-
-var known sync.Map // the documents that were served, by their text
-
-// validated returns a handler that does as h does and reports to t every response
-// that breaks the openapi.json that h serves. Requests may be anything.
-func validated(t testing.TB, h http.Handler) http.Handler {
-	t.Helper()
-	doc := must.Get(servedBy(h))(t)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		method, path := r.Method, r.URL.EscapedPath()
-		copied := &responseCopy{ResponseWriter: w}
-		h.ServeHTTP(copied, r)
-		if err := doc.check(method, path, copied.status, copied.header, copied.body.Bytes()); err != nil {
-			t.Errorf("the response to %s %s breaks openapi.json: %v", method, path, err)
-		}
-	})
-}
-
-// A responseCopy keeps a copy of what is written through it.
-type responseCopy struct {
-	http.ResponseWriter
-	status int
-	header http.Header
-	body   bytes.Buffer
-}
-
-func (c *responseCopy) WriteHeader(status int) {
-	c.status, c.header = status, c.Header().Clone()
-	c.ResponseWriter.WriteHeader(status)
-}
-
-func (c *responseCopy) Write(b []byte) (int, error) {
-	c.body.Write(b)
-	return c.ResponseWriter.Write(b)
-}
-
-// Unwrap is for [http.ResponseController].
-func (c *responseCopy) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // check returns in what way a response is not as documented for the request.
-func (d document) check(method, path string, status int, header http.Header, body []byte) error {
-	operation := d.operation(method, path)
-	if operation == nil {
-		return nil // the problem that this is answered with is not in the document
-	}
+func (d document) check(
+	operation *openapi3.Operation, method string, status int, header http.Header, body []byte,
+) error {
 	documented := operation.Responses.Status(status)
 	if documented == nil {
 		return fmt.Errorf("the status %d is not documented for %s", status, operation.OperationID)
-	}
-	for name := range header {
-		if name != "Content-Type" && !hasHeader(documented.Value, name) {
-			return fmt.Errorf("%d: the header %s is not documented for %s",
-				status, name, operation.OperationID)
-		}
 	}
 	hasBody := len(documented.Value.Content) > 0 && method != http.MethodHead
 	switch {
@@ -161,29 +112,15 @@ func undocumented(schema *openapi3.Schema, value any, at string) (names []string
 	return names
 }
 
-func hasHeader(r *openapi3.Response, canonical string) bool {
-	for name := range r.Headers {
-		if http.CanonicalHeaderKey(name) == canonical {
-			return true
-		}
-	}
-	return false
-}
-
-// operation returns the operation whose responses document what is answered to a request, or nil.
-func (d document) operation(method, path string) *openapi3.Operation {
+// operation returns the operation whose responses document what is answered to a request, or nil, and its
+// path.
+func (d document) operation(r *http.Request) (operation *openapi3.Operation, template string) {
 	for template, item := range d.Paths.Map() {
-		if matches(template, path) {
-			return item.Operations()[method]
+		if matched, _ := path.Match(parameter.ReplaceAllString(template, "*"), r.URL.EscapedPath()); matched {
+			return item.Operations()[r.Method], template
 		}
 	}
-	return nil
+	return nil, ""
 }
 
 var parameter = regexp.MustCompile(`{\w+}`)
-
-// matches reports whether an escaped path is one of the template's.
-func matches(template, escaped string) bool {
-	ok, _ := path.Match(parameter.ReplaceAllString(template, "?*"), escaped)
-	return ok
-}
