@@ -61,14 +61,8 @@ type shop struct {
 	service       http.Handler
 	breakOff      atomic.Bool // whether connections are closed in place of an answer
 	mu            sync.Mutex
-	exchanges     []exchange
+	requests      []*http.Request
 	productNumber int
-}
-
-// An exchange is a request that has arrived and the status of its answer.
-type exchange struct {
-	request *http.Request
-	status  int
 }
 
 func (f *front) open(t testing.TB, opts *storefront.Options) *shop {
@@ -86,48 +80,29 @@ func (f *front) open(t testing.TB, opts *storefront.Options) *shop {
 	return s
 }
 
-// ServeHTTP serves the shop, and notes the exchange before the answer leaves.
+// ServeHTTP serves the shop, and notes the request before its answer leaves.
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.requests = append(s.requests, r)
+	s.mu.Unlock()
 	if s.breakOff.Load() {
-		unsent := httptest.NewRecorder()
-		s.service.ServeHTTP(unsent, r)
-		s.note(r, unsent.Code)
+		s.service.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)
 	}
-	s.service.ServeHTTP(&noting{w, func(status int) { s.note(r, status) }}, r)
+	s.service.ServeHTTP(w, r)
 }
 
-func (s *shop) note(r *http.Request, status int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.exchanges = append(s.exchanges, exchange{r, status})
-}
-
-// A noting ResponseWriter calls note before it sends a status.
-type noting struct {
-	http.ResponseWriter
-	note func(status int)
-}
-
-func (w *noting) WriteHeader(status int) {
-	w.note(status)
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap is for http.ResponseController.
-func (w *noting) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// arrived returns how many requests the service has answered.
+// arrived returns how many requests have reached the service.
 func (s *shop) arrived() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.exchanges)
+	return len(s.requests)
 }
 
-func (s *shop) last() exchange {
+func (s *shop) last() *http.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.exchanges[len(s.exchanges)-1]
+	return s.requests[len(s.requests)-1]
 }
 
 // change puts another version of the product into the store.

@@ -149,6 +149,7 @@ func startVarnish(t *testing.T, config string) *front {
 	t.Helper()
 	const program = "/usr/sbin/varnishd"
 	f, behind, dir := newFront(t, program, "varnish")
+	f.streams = true
 	host, port, _ := strings.Cut(behind, ":")
 	vcl := write(t, dir, "shop.vcl", strings.Replace(config, "\"127.0.0.1\";\n    .port = \"8080\"",
 		fmt.Sprintf("%q;\n    .port = %q", host, port), 1))
@@ -211,6 +212,7 @@ func startCaddy(t *testing.T, config string) *front {
 	t.Helper()
 	const program = "/usr/bin/caddy"
 	f, behind, dir := newFront(t, program, "caddy")
+	f.streams = true
 	config = replaced(t, config, ":80 {", ":80 {\n\tbind unix/"+dir+"/front")
 	name := write(t, dir, "Caddyfile", "{\n\tadmin off\n\tauto_https off\n}\n"+addressed(config, behind))
 	f.run(t, dir, "env", "HOME="+dir, program, "run", "--adapter", "caddyfile", "--config", name)
@@ -229,9 +231,5 @@ func TestSystemdUnit(t *testing.T) {
 		if err != nil || strings.Contains(string(out), "shop.service:") {
 			t.Errorf("%v\n%s", err, out)
 		}
-	}
-	// With the defaults, systemd gives up after five starts within ten seconds, or after a status.
-	if !strings.Contains(unit, "StartLimitIntervalSec=0\n") || strings.Contains(unit, "RestartPrevent") {
-		t.Error("systemd may give up")
 	}
 }
