@@ -1,14 +1,11 @@
-// Package browser tests the explorer in Chromium, without a screen.
-//
-// With -artifacts, pictures of the states that TestEveryState brings about are kept, for
-// people to look at.
+// Package browser tests the explorer in Chromium, without a screen, and the journal of sdk/javascript in a
+// page.
 package browser
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +30,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/need"
+	"example.com/storefront/internal/must"
 	"example.com/storefront/internal/trypage"
 )
 
@@ -59,8 +56,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.WSURLReadTimeout(5*time.Minute), // it may start beside other tests
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-quic", true),
-		chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1"))
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-quic", true))
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
 	stop = func() { cancel(); end() }
@@ -94,13 +90,8 @@ type received struct {
 	header               http.Header
 }
 
-func newShop(t *testing.T) *shop {
-	t.Helper()
-	return newShopWith(t, func(*storefront.MemStore, *storefront.Options) {})
-}
-
-// newShopWith makes a shop whose service has more options.
-func newShopWith(t *testing.T, set func(*storefront.MemStore, *storefront.Options)) *shop {
+// newShop makes a shop whose service may have more options.
+func newShop(t *testing.T, sets ...func(*storefront.MemStore, *storefront.Options)) *shop {
 	t.Helper()
 	s := &shop{store: new(storefront.MemStore)}
 	for _, id := range []string{"ada", "barbara", "edsger", "grace", "linus"} {
@@ -110,7 +101,9 @@ func newShopWith(t *testing.T, set func(*storefront.MemStore, *storefront.Option
 	s.store.Products.Put(storefront.MustResource("teapot", map[string]any{
 		"name": "Teapot", "price": map[string]any{"amount": "24.50", "currency": "EUR"}}))
 	opts := &storefront.Options{Logger: slog.New(slog.DiscardHandler)}
-	set(s.store, opts)
+	for _, set := range sets {
+		set(s.store, opts)
+	}
 	service := storefront.NewWithOptions(s.store, opts)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
@@ -157,32 +150,6 @@ func (s *shop) take() []received {
 	return list
 }
 
-// A view is how a page is looked at.
-type view struct {
-	width int64
-	dark  bool
-}
-
-const height = 625 // of every view: that of a usual laptop
-
-var desktop = view{width: 1366}
-
-// views returns how the page is looked at: on a small screen in the dark, or in all ways if
-// pictures are kept.
-func views() []view {
-	if keepsPictures() {
-		return []view{desktop, {width: 1366, dark: true}, {width: 390}, {width: 390, dark: true}}
-	}
-	return []view{{width: 390, dark: true}}
-}
-
-func (v view) String() string {
-	if v.dark {
-		return fmt.Sprintf("%d-dark", v.width)
-	}
-	return fmt.Sprintf("%d-light", v.width)
-}
-
 // A page is the explorer in a window with a profile of its own.
 type page struct {
 	t   *testing.T
@@ -191,9 +158,8 @@ type page struct {
 	mayFail bool // the server may be gone, which the browser notes on the console
 }
 
-// open opens the explorer of the shop. When the test ends, nothing may have been
-// written to the console, asked of another host, or refused by the page's policy.
-func open(t *testing.T, s *shop, v view) *page {
+// newPage opens a page without anything.
+func newPage(t *testing.T) *page {
 	t.Helper()
 	browser, err := chromium()
 	if err != nil {
@@ -201,7 +167,16 @@ func open(t *testing.T, s *shop, v view) *page {
 	}
 	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
-	p := &page{t: t, ctx: ctx, shop: s}
+	must.OK(t, chromedp.Do(ctx)) // which must not have a time limit
+	return &page{t: t, ctx: ctx}
+}
+
+// open opens the explorer of the shop. When the test ends, nothing may have been
+// written to the console, asked of another host, or refused by the page's policy.
+func open(t *testing.T, s *shop) *page {
+	t.Helper()
+	p := newPage(t)
+	p.shop = s
 	var mu sync.Mutex
 	var complaints []string
 	complain := func(kind string, what any) {
@@ -217,7 +192,7 @@ func open(t *testing.T, s *shop, v view) *page {
 			t.Error(c)
 		}
 	})
-	p.must(chromedp.Listen(ctx, func(event any) {
+	must.OK(t, chromedp.Listen(p.ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
 			complain("exception", e.ExceptionDetails)
@@ -237,10 +212,11 @@ func open(t *testing.T, s *shop, v view) *page {
 			}
 		}
 	}))
-	p.send(command(log.Enable, cdp.Empty{}), command(network.Enable, network.EnableParams{}))
-	p.look(v)
+	call(p, log.Enable, cdp.Empty{})
+	call(p, network.Enable, network.EnableParams{})
+	p.look(1366, "light")
 	p.send(chromedp.Navigate(s.URL))
-	p.waitLoaded()
+	p.waitFor(`!document.querySelector("#operations").textContent.startsWith("Reading")`) // what it does by itself
 	return p
 }
 
@@ -251,43 +227,22 @@ func (p *page) send(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	p.must(chromedp.Do(ctx, actions...))
+	must.OK(p.t, chromedp.Do(ctx, actions...))
 }
 
-// command returns the action that sends a command of the protocol.
-func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, c, params)
-		return err
-	})
-}
-
-// look gives the window the size and the colours of a view.
-func (p *page) look(v view) {
+// call sends a command of the protocol.
+func call[P, R any](p *page, c cdp.Command[P, R], params P) {
 	p.t.Helper()
-	scheme := "light"
-	if v.dark {
-		scheme = "dark"
-	}
-	p.send(
-		command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-			Width: v.width, Height: height, DeviceScaleFactor: 1, Mobile: v.width < 600}),
-		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
-	)
+	must.Get(chromedp.Call(p.ctx, c, params))(p.t)
 }
 
-// waitLoaded waits for the last that the page does by itself.
-func (p *page) waitLoaded() {
+// look gives the window a width, the height of that of a usual laptop, and a colour scheme.
+func (p *page) look(width int64, scheme string) {
 	p.t.Helper()
-	p.waitFor(`!document.querySelector("#operations").textContent.startsWith("Reading")`)
-}
-
-func (p *page) must(err error) {
-	p.t.Helper()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	call(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width, Height: 625, DeviceScaleFactor: 1, Mobile: width < 600})
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
 func (p *page) want(what string, got, want any) {
@@ -323,54 +278,28 @@ func (p *page) run(expression string) {
 	eval[any](p, "{"+expression+"}; null")
 }
 
-// waitFor waits until the JavaScript condition holds.
+// waitFor waits until the JavaScript condition holds. The page's policy does not let chromedp.Poll do it.
 func (p *page) waitFor(condition string) {
 	p.t.Helper()
-	waitFor[any](p, condition)
-}
-
-// waitFor waits until a JavaScript expression yields what a condition takes for true, and
-// returns it.
-func waitFor[T any](p *page, expression string) T {
-	p.t.Helper()
-	v, err := evaluate[T](p, `new Promise(done => { (function look() {
-		const v = (`+expression+`); if (v) done(v); else setTimeout(look, 10);
+	_, err := evaluate[any](p, `new Promise(done => { (function look() {
+		if (`+condition+`) done(); else setTimeout(look, 10);
 	})(); })`)
 	if err != nil {
-		p.t.Fatalf("waiting for %s: %v\nthe page:\n%s", expression, err, eval[string](p, "document.body.innerText"))
+		p.t.Fatalf("waiting for %s: %v\nthe page:\n%s", condition, err, eval[string](p, "document.body.innerText"))
 	}
-	return v
 }
 
-// clickOn clicks an element with the mouse, once it is there to be clicked: shown, enabled and
-// covered by nothing.
+// clickOn clicks an element with the mouse, once it is there and enabled.
 func (p *page) clickOn(selector string) {
 	p.t.Helper()
-	place := waitFor[[2]float64](p, fmt.Sprintf(`(e => {
-		if (!e || !e.checkVisibility({visibilityProperty: true}) || e.matches(":disabled")) return;
-		const middle = () => (r => [r.x + r.width / 2, r.y + r.height / 2])(e.getClientRects()[0]);
-		const hit = () => e.contains(document.elementFromPoint(...middle()));
-		if (!hit()) e.scrollIntoView({block: "center", behavior: "instant"});
-		return hit() && middle();
-	})(document.querySelector(%q))`, selector))
-	p.send(chromedp.MouseClickXY(place[0], place[1]))
-}
-
-// press presses the keys of a text one after the other.
-func (p *page) press(keys string) {
-	p.t.Helper()
-	p.send(chromedp.KeyEvent(keys))
+	p.waitFor(fmt.Sprintf(`document.querySelector(%q)?.matches(":not(:disabled)")`, selector))
+	p.send(chromedp.Click(chromedp.CSS(selector)))
 }
 
 // click clicks the button and waits until n exchanges are in the log and the button can be used again.
 func (p *page) click(button string, n int) {
 	p.t.Helper()
 	p.clickOn(button)
-	p.logged(button, n)
-}
-
-func (p *page) logged(button string, n int) {
-	p.t.Helper()
 	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#log > li:not(.empty, .own, .waiting)").length === %d &&
 		!document.querySelector(%q).hasAttribute("aria-busy")`, n, button))
 }
@@ -439,19 +368,4 @@ func (p *page) unfoldLog() {
 	p.t.Helper()
 	p.run(`document.querySelectorAll("#log details").forEach(d => { d.open = true; })`)
 	p.waitFor(`[...document.querySelectorAll("#log details")].every(d => d.querySelector("pre"))`)
-}
-
-// keepsPictures reports whether they were asked for.
-func keepsPictures() bool { return flag.Lookup("test.artifacts").Value.String() == "true" }
-
-// screenshot writes a picture of the whole page, if pictures are kept.
-func (p *page) screenshot(v view, name string) {
-	p.t.Helper()
-	if !keepsPictures() {
-		return
-	}
-	eval[any](p, `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))`)
-	picture, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
-	p.must(err)
-	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name+"-"+v.String()+".png"), picture, 0o666))
 }

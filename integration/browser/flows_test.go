@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
-
 	"example.com/storefront"
 )
 
@@ -28,7 +26,7 @@ func answers(matches string, h http.HandlerFunc) func(*shop) {
 }
 
 func TestOrderAndItsRetry(t *testing.T) {
-	p := open(t, newShop(t), desktop)
+	p := open(t, newShop(t))
 	p.click("#order", 1)
 	p.click("#retry", 2)
 	id := p.store.Orders()[0].ID
@@ -59,8 +57,6 @@ func TestOrderAndItsRetry(t *testing.T) {
 	p.click("#order", 7)
 	p.want("faults", len(p.texts("#tries .fault")), 2)
 	p.click("#retry", 8)
-	yields(p, `(([row, box]) => row.top >= box.top && row.bottom <= box.bottom)(
-		["#tries tbody tr:last-child", ".scroll"].map(s => document.querySelector(s).getBoundingClientRect()))`, true)
 	yields(p, `[...document.querySelectorAll("#orders [aria-invalid=true]")].map(f => f.id)`, []string{"item", "qty"})
 	p.set("#item", "teapot", "#qty", "2")
 	p.click("#retry", 9) // as a refused request does not use up its key
@@ -80,7 +76,7 @@ func withOrders(store *storefront.MemStore, opts *storefront.Options) {
 }
 
 func TestOrdersAreReadBack(t *testing.T) {
-	p := open(t, newShopWith(t, withOrders), desktop)
+	p := open(t, newShop(t, withOrders))
 	p.set("#fields", `{"note": "2.0", "n": 9007199254740993}`)
 	p.click("#order", 1)
 	p.set("#fields", "", "#key", "a +b")
@@ -124,14 +120,14 @@ func TestOrdersAreReadBack(t *testing.T) {
 	p.click("#operation-getOrder button", 13)
 	p.statuses("200", "201", "200", "200", "200", "200", "200", "201", "422", "422", "400", "201", "201")
 
-	without := open(t, newShop(t), desktop)
+	without := open(t, newShop(t))
 	for _, hidden := range []string{"#history", "#with-fields"} {
 		yields(without, fmt.Sprintf(`document.querySelector(%q).checkVisibility()`, hidden), false)
 	}
 }
 
 func TestTenAtOnceAreOneOrder(t *testing.T) {
-	p := open(t, newShop(t), desktop)
+	p := open(t, newShop(t))
 	p.click("#ten", 10)
 	p.statuses(slices.Repeat([]string{"201"}, 10)...)
 	p.created(1)
@@ -147,7 +143,7 @@ func TestUnknownOutcomeIsSaid(t *testing.T) {
 		service.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)
 	})(s)
-	p := open(t, s, desktop)
+	p := open(t, s)
 	p.mayFail = true
 	p.click("#order", 1)
 	p.said("#orders-said", "It may have been created or not: Retry finds out")
@@ -157,27 +153,9 @@ func TestUnknownOutcomeIsSaid(t *testing.T) {
 	p.created(1)
 }
 
-func TestPageFindsTheServiceAgain(t *testing.T) {
-	p := open(t, newShopWith(t, withOrders), desktop)
-	p.mayFail = true
-	for _, down := range []http.HandlerFunc{
-		func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		storefront.Problem{Status: 502}.ServeHTTP,
-	} {
-		answers("/openapi.json", down)(p.shop)
-		p.send(chromedp.Navigate(p.URL))
-		p.waitLoaded()
-		p.said("#unread", "cannot be read")
-		p.answerBefore(nil)
-		p.click("#order", 1)
-		p.waitFor(`document.querySelector("#fields").checkVisibility()`)
-		p.want("what is said", p.text("#unread"), "")
-	}
-}
-
 func TestPagesLeadToTheEndThoughItemsComeAndGo(t *testing.T) {
 	const seen = "#seen td:nth-child(2)"
-	p := open(t, newShop(t), desktop)
+	p := open(t, newShop(t))
 	p.tab("pages")
 	p.set("#limit", "2")
 	p.click("#first-page", 1)
@@ -203,7 +181,7 @@ func TestPagesLeadToTheEndThoughItemsComeAndGo(t *testing.T) {
 }
 
 func TestWhatAClientHasIsAskedAbout(t *testing.T) {
-	p := open(t, newShop(t), desktop)
+	p := open(t, newShop(t))
 	p.tab("caching")
 	p.click("#read", 1)
 	p.click("#revalidate", 2)
@@ -235,7 +213,7 @@ func TestEveryOperationOfTheDocumentIsOffered(t *testing.T) {
 		}
 		return nil
 	}
-	p := open(t, s, desktop)
+	p := open(t, s)
 	p.tab("all")
 	p.want("operations", p.texts(".operation summary code"),
 		[]string{"GET /v1/users", "POST /v1/orders", "GET /v1/products/{product_id}", "GET /v2/widgets"})
@@ -270,7 +248,7 @@ func TestCredentialsAreSentAndNotShown(t *testing.T) {
 		storefront.Problem{Status: 401, Detail: "Sign in."}.ServeHTTP(w, r)
 		return false
 	})
-	p := open(t, s, desktop)
+	p := open(t, s)
 	const how = "401, Unauthorized. It asks who you are. Sign in, in another tab, and tick Send my sign-in at the top, or give a header there, such as Authorization."
 	p.said("#unread", "cannot be read: "+how) // before anything is sent
 	p.click("#order", 1)

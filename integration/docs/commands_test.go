@@ -37,7 +37,6 @@ var trials = map[string]trial{
 	"go run ./cmd/storefront -faults 7 -- python3 integration/clients/testdata/runners/run.py": elsewhere,
 	"go test -list '^Fuzz' .":                                                elsewhere,
 	"go test -run '^$' -fuzz '^FuzzCursor$' -fuzztime 2m .":                  elsewhere,
-	"go test ./integration/browser -run '^TestEveryState$' -artifacts":       elsewhere,
 	"go test ./integration/bench -run '^$' -bench Handwritten -benchtime 1x": elsewhere,
 	"go test ./integration/bench -run '^$' -bench Handler -benchmem":         elsewhere,
 	"timeout 8h integration/soak/run":                                        instead("bash -n integration/soak/run"),
