@@ -23,7 +23,7 @@ import (
 // connections and calls itself the primary, but has nobody left to commit with.
 func TestSplitBrain(t *testing.T) {
 	long.Test(t)
-	testPromotions(t, 3, func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+	testPromotions(t, 3, func(old *dbserver.Server, promote func()) (comeBack func()) {
 		promote()
 		return func() {}
 	})
@@ -33,7 +33,7 @@ func TestSplitBrain(t *testing.T) {
 // later goes on as if nothing had happened.
 func TestFrozenPrimary(t *testing.T) {
 	long.Test(t)
-	testPromotions(t, 2, func(old *dbserver.PostgresServer, promote func()) (comeBack func()) {
+	testPromotions(t, 2, func(old *dbserver.Server, promote func()) (comeBack func()) {
 		old.Freeze(t)
 		promote()
 		return func() { old.Thaw(t) }
@@ -46,12 +46,12 @@ func TestFrozenPrimary(t *testing.T) {
 //
 // Before, the standby is cut off for long enough that whatever does not wait for it
 // is acknowledged, and would be lost.
-func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresServer, promote func()) (comeBack func())) {
+func testPromotions(t *testing.T, turns int, change func(old *dbserver.Server, promote func()) (comeBack func())) {
 	f := faulttest.New(t)
-	primary := dbserver.StartPostgres(t)
+	primary := dbserver.Postgres.Start(t)
 	standby, spare := primary.Another(t), primary.Another(t)
 	link := netfault.Start(t, primary.Addr())
-	standby.FollowOver(t, primary, link.Addr())
+	standby.Follow(t, primary, link.Addr())
 	f.Start(3, dbserver.PostgresURL("postgres", primary.Addr(), standby.Addr(), spare.Addr()))
 	f.Begin()
 	f.WaitUntilAcknowledged(200)
@@ -61,7 +61,7 @@ func testPromotions(t *testing.T, turns int, change func(old *dbserver.PostgresS
 		f.Kills["promoted"]++
 		comeBack := change(primary, func() { standby.Promote(t) })
 		link = netfault.Start(t, standby.Addr())
-		spare.FollowOver(t, standby, link.Addr())
+		spare.Follow(t, standby, link.Addr())
 		waitUntilReplaying(t, f)
 		comeBack()
 		f.KillReplica() // what connects anew finds both

@@ -30,7 +30,10 @@ import (
 // of them knows of the others before the commit.
 func TestMySQLGroup(t *testing.T) {
 	long.Test(t)
-	nodes := groupDatabases(t, dbserver.StartMySQLGroup(t, 3))
+	var nodes []*testdb.DB
+	for _, m := range dbserver.StartMySQLGroup(t).Members {
+		nodes = append(nodes, testdb.New(t, "mysql", m.DSN()+before))
+	}
 	const keys, items = 300, 10
 	nodes[0].Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL PRIMARY KEY)",
 		"CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, taken BIGINT NOT NULL)")
@@ -156,10 +159,13 @@ func TestMySQLGroup(t *testing.T) {
 func TestMySQLMemberKills(t *testing.T) {
 	long.Test(t)
 	f := faulttest.New(t)
-	g := dbserver.StartMySQLGroup(t, 3)
-	hosts := g.Hosts()
+	g := dbserver.StartMySQLGroup(t)
+	var hosts []string
+	for _, m := range g.Members {
+		hosts = append(hosts, m.Addr())
+	}
 	for range hosts {
-		r := faulttest.StartReplicas(t, process.Storefrontd, 1, "mysql://shop@"+strings.Join(hosts, ",")+"/shop?group_replication_consistency='BEFORE'")[0]
+		r := faulttest.StartReplicas(t, process.Storefrontd, 1, "mysql://shop@"+strings.Join(hosts, ",")+"/shop?"+before[1:])[0]
 		f.Use(append(f.Replicas, r)...)
 		hosts = append(hosts[1:], hosts[0])
 	}
@@ -167,22 +173,16 @@ func TestMySQLMemberKills(t *testing.T) {
 	f.Begin()
 	for i, m := range g.Members {
 		f.WaitUntilAcknowledged((i + 1) * f.Orders / 4)
-		g.WaitUntilOnline(t, g.Members...) // the others must be most of them
+		g.WaitUntilOnline(t) // the others must be most of them
 		f.Kills["member"]++
 		m.Kill(t)
 		m.Start(t)
 	}
 	f.End()
-	g.WaitUntilOnline(t, g.Members...)
-	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", dbserver.Before(g.Members[0].DSN())) })
+	g.WaitUntilOnline(t)
+	f.Check(func() *sql.DB { return dbserver.Open(t, "mysql", g.Members[0].DSN()+before) })
 }
 
-// groupDatabases returns a new database of a group, as each of its members has it.
-func groupDatabases(t *testing.T, g *dbserver.MySQLGroup) (nodes []*testdb.DB) {
-	t.Helper()
-	name := g.NewDatabase(t)
-	for _, m := range g.Members {
-		nodes = append(nodes, testdb.New(t, "mysql", dbserver.Before(m.DSNOf(name))))
-	}
-	return nodes
-}
+// before is for data source names with which a transaction waits until the member
+// has what was committed before on any member.
+const before = "&group_replication_consistency='BEFORE'"

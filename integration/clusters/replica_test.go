@@ -113,7 +113,7 @@ func TestReplicaThatCanBeWrittenToIsNoPrimary(t *testing.T) {
 // TestSubscriberIsNoPrimary has a PostgreSQL database that gets the orders of another one by logical replication,
 // and can be written to.
 func TestSubscriberIsNoPrimary(t *testing.T) {
-	primary := testdb.New(t, "pgx", dbserver.StartPostgres(t, "wal_level=logical").DSN())
+	primary := testdb.New(t, "pgx", dbserver.Postgres.Start(t, "wal_level=logical").DSN())
 	replica := testdb.New(t, "pgx", dbserver.Postgres.Database(t))
 	running := sqlstore.New(replica.Connect(t), nil)
 	must.OK(t, running.Check(t.Context()))

@@ -30,16 +30,17 @@ func TestAtOnce(t *testing.T) {
 	long.Test(t)
 	t.Run("SQLite", func(t *testing.T) {
 		s := newShop(t)
-		dir := smalldisk.Folder(t)
+		dir := smalldisk.Folder(t, 24<<20)
 		file := filepath.Join(dir, "shop.db")
 		s.start(file)
-		s.part(fault{"disk full", func() func() { return smalldisk.Fill(t, dir, smalldisk.Size) }})
+		s.part(fault{"disk full", func() func() { return smalldisk.Fill(t, dir) }})
 		s.run(func() *sql.DB { return dbserver.Open(t, "sqlite", file) })
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		s := newShop(t)
-		primary := &dbserver.PostgresServer{Server: dbserver.Postgres.StartOnSmallDisk(t, moreConnections)}
-		standby := primary.StartStandby(t)
+		primary := dbserver.Postgres.StartOnSmallDisk(t, moreConnections)
+		standby := primary.Another(t)
+		standby.Follow(t, primary, primary.Addr())
 		s.start(dbserver.PostgresURL("postgres", s.link(primary.Addr()), s.link(standby.Addr())))
 		failOver := func() {
 			standby.WaitUntilSynchronous(t, primary)
@@ -47,20 +48,13 @@ func TestAtOnce(t *testing.T) {
 			standby.Promote(t)
 			primary, standby = standby, primary
 		}
-		s.part(append(serverFaults(t, func() *dbserver.Server { return primary.Server }),
-			fault{"standby killed", func() func() {
-				standby.Kill(t)
-				return func() { standby.Start(t) }
-			}},
-			fault{"standby frozen", func() func() {
-				standby.Freeze(t)
-				return func() { standby.Thaw(t) }
-			}},
-			fault{"standby's disk full", func() func() { return standby.FillDisk(t) }},
-			fault{"fail-over", func() func() {
+		s.part(slices.Concat(
+			serverFaults(t, "primary", func() *dbserver.Server { return primary }),
+			serverFaults(t, "standby", func() *dbserver.Server { return standby }),
+			[]fault{{"fail-over", func() func() {
 				failOver()
-				return func() { standby.Follow(t, primary) }
-			}},
+				return func() { standby.Follow(t, primary, primary.Addr()) }
+			}}},
 		)...)
 		alone := false
 		s.losable = append(s.losable, fault{"standby", func() func() {
@@ -72,7 +66,7 @@ func TestAtOnce(t *testing.T) {
 			for _, r := range s.Replicas {
 				r.WaitUntilServing() // lists, while nobody can commit
 			}
-			primary.GoOnAlone(t)
+			primary.CommitWith(t, "")
 			return nil
 		}})
 		s.run(func() *sql.DB {
@@ -87,59 +81,51 @@ func TestAtOnce(t *testing.T) {
 			s := newShop(t)
 			server := k.StartOnSmallDisk(t, moreConnections)
 			s.start("mysql://root@" + s.link(server.Addr()) + "/shop")
-			s.part(serverFaults(t, func() *dbserver.Server { return server })...)
+			s.part(serverFaults(t, "database", func() *dbserver.Server { return server })...)
 			s.run(func() *sql.DB { return dbserver.Open(t, "mysql", server.DSN()) })
 		})
 	}
 	t.Run("Group Replication", func(t *testing.T) {
 		s := newShop(t)
-		g := dbserver.StartMySQLGroupOnSmallDisks(t, 3)
+		g := dbserver.StartMySQLGroupOnSmallDisks(t)
 		var hosts []string
 		for _, m := range g.Members {
 			hosts = append(hosts, s.link(m.Addr()))
 		}
 		s.start("mysql://shop@" + strings.Join(hosts, ",") + "/shop")
-		primary := func() *dbserver.GroupMember {
-			g.WaitUntilOnline(t, g.Members...) // the others must be most of them
-			return g.Primary(t)
-		}
-		s.part(
-			fault{"primary killed", func() func() {
-				m := primary()
-				m.Kill(t)
-				return func() { m.Start(t) }
-			}},
-			fault{"primary frozen", func() func() {
-				m := primary()
-				m.Freeze(t)
-				return func() { m.Thaw(t) }
-			}},
-			fault{"primary's disk full", func() func() { return primary().FillDisk(t) }},
-		)
+		primary := func() *dbserver.Server { return g.Primary(t) }
+		s.part(serverFaults(t, "primary", primary)...)
 		s.losable = append(s.losable, fault{"primary", func() func() {
 			m := primary()
 			m.Kill(t)
-			g.Members = slices.DeleteFunc(g.Members, func(other *dbserver.GroupMember) bool { return other == m })
+			g.Members = slices.DeleteFunc(g.Members, func(other *dbserver.Server) bool { return other == m })
 			return nil
 		}})
 		s.run(func() *sql.DB { return dbserver.Open(t, "mysql", primary().DSN()) })
 	})
 }
 
-// serverFaults are those of a server that nobody takes the place of.
-func serverFaults(t *testing.T, server func() *dbserver.Server) []fault {
+// serverFaults are those of a server that comes back as it is.
+func serverFaults(t *testing.T, name string, server func() *dbserver.Server) []fault {
 	return []fault{
-		{"database killed", func() func() {
+		{name + " killed", func() func() {
 			s := server()
 			s.Kill(t)
 			return func() { s.Start(t) }
 		}},
-		{"database frozen", func() func() {
+		{name + " frozen", func() func() {
 			s := server()
 			s.Freeze(t)
 			return func() { s.Thaw(t) }
 		}},
-		{"disk full", func() func() { return server().FillDisk(t) }},
+		{"disk of the " + name + " full", func() func() {
+			s := server()
+			free := s.FillDisk(t)
+			return func() {
+				free()
+				s.Start(t)
+			}
+		}},
 	}
 }
 

@@ -22,12 +22,13 @@ func TestKills(t *testing.T) {
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		f := faulttest.New(t)
-		server := dbserver.StartPostgres(t)
+		server := dbserver.Postgres.Start(t)
 		f.Start(3, server.DSN())
 		f.Run(func() {
 			f.KillReplica()
 			f.Kills["PostgreSQL"]++
-			server.Restart(t)
+			server.Kill(t)
+			server.Start(t)
 		})
 		f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", server.DSN()) })
 	})

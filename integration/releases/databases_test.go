@@ -120,11 +120,9 @@ var (
 )
 
 func (s server) record(t *testing.T, last, release string) {
-	s.kind.Need(t)
-	d := must.Get(s.kind.NewDatabase())(t)
-	fill(t, dbserver.Open(t, s.driver, d.DSN()), last, release)
-	dump := must.Get(d.Dump())(t)
-	write(t, release, s.file, dump)
+	server, name := s.kind.NewDatabase(t)
+	fill(t, dbserver.Open(t, s.driver, server.DSNOf(name)), last, release)
+	write(t, release, s.file, server.Dump(t, name))
 }
 
 // check loads the released database into a server.

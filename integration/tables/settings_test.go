@@ -174,7 +174,7 @@ func with(t *testing.T, d *testdb.DB, set string) *testdb.DB {
 	switch {
 	case strings.HasPrefix(set, "--"):
 		server := dbserver.MariaDB.Start(t, strings.Split(set[2:], " --")...)
-		return testdb.Open(t, d.Driver, server.DSNOf(server.NewDatabase(t)))
+		return testdb.Open(t, d.Driver, server.DSN())
 	case strings.HasPrefix(set, "CREATE DATABASE"):
 		options := " LOCALE_PROVIDER libc LOCALE 'C' TEMPLATE template0"
 		d.Exec(t, strings.Replace(set, "shop", "other", 1)+options)

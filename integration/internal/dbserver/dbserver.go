@@ -87,13 +87,8 @@ type NotInstalled string
 
 func (n NotInstalled) Error() string { return string(n) }
 
-// Need skips the test where the kind is not installed, or fails it if that is required.
-func (k *Kind) Need(t testing.TB) {
-	t.Helper()
-	k.installation(t)
-}
-
-// installation returns the kind's installation, if Need does not end the test.
+// installation returns the kind's installation. It skips the test where there is none, or fails
+// it if that is required.
 func (k *Kind) installation(t testing.TB) *installation {
 	t.Helper()
 	in, err := k.installed()
@@ -162,9 +157,10 @@ type Server struct {
 	in       *installation
 	data     string // its folder
 	log      string
-	port     int // of 127.0.0.1; 0 until the first start
+	port     int // of 127.0.0.1
 	settings []string
 	disk     string // a folder on the disk that it has to itself, or empty
+	ready    func() error
 
 	*process.Process // nil while it is down
 }
@@ -190,33 +186,23 @@ func (k *Kind) StartOnSmallDisk(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-const diskSize = 512 << 20
-
 func (s *Server) useSmallDisk(t testing.TB) {
 	t.Helper()
-	s.disk = smalldisk.FolderOf(t, diskSize)
+	s.disk = smalldisk.Folder(t, 512<<20)
 	must.OK(t, s.in.Give(s.disk))
 	s.data = filepath.Join(s.disk, "data")
 }
 
-// FillDisk fills the small disk of the server, and returns a function that frees it, waits
-// until the server answers, which an operator has to start again if it has ended by itself, and
-// then restarts it: it may have answered when it was about to end.
+// FillDisk fills the small disk of the server, and returns a function that frees it and ends the
+// server, if that has not ended by itself: an operator starts it again.
 func (s *Server) FillDisk(t testing.TB) (free func()) {
 	t.Helper()
-	empty := smalldisk.Fill(t, s.disk, diskSize)
+	empty := smalldisk.Fill(t, s.disk)
 	return func() {
 		t.Helper()
 		empty()
-		process.WaitFor(t, s.in.kind.Name+" answers", 5*time.Minute, nil, func() error {
-			if _, ended := s.Process.HasEnded(); ended {
-				s.Process = nil
-				s.Start(t)
-			}
-			_, err := s.Query("SELECT 1")
-			return err
-		})
-		s.Restart(t)
+		s.Process.KillAll()
+		s.Process = nil
 	}
 }
 
@@ -226,12 +212,7 @@ func (k *Kind) newServer(t testing.TB, settings []string) *Server {
 	in := k.installation(t)
 	dir := process.Folder(t)
 	must.OK(t, in.Give(dir))
-	s := &Server{
-		in:       in,
-		data:     filepath.Join(dir, "data"),
-		log:      filepath.Join(dir, "server.log"),
-		settings: settings,
-	}
+	s := in.newServer(dir, settings)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("%s on port %d: %s", k.Name, s.port, process.LogTail(s.log))
@@ -240,6 +221,19 @@ func (k *Kind) newServer(t testing.TB, settings []string) *Server {
 			s.Kill(t)
 		}
 	})
+	return s
+}
+
+// newServer returns a server whose files are in a folder.
+func (in *installation) newServer(dir string, settings []string) *Server {
+	s := &Server{
+		in:       in,
+		data:     filepath.Join(dir, "data"),
+		log:      filepath.Join(dir, "server.log"),
+		port:     process.FreePort(),
+		settings: settings,
+	}
+	s.ready = func() error { return s.execute("SELECT 1") }
 	return s
 }
 
@@ -253,7 +247,7 @@ func (in *installation) copyTemplate(to string) error {
 }
 
 // Start starts a server that is down and waits until it answers. It keeps its data
-// and, from the first start on, its port.
+// and its port.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	if err := s.tryStart(); err != nil {
@@ -263,27 +257,19 @@ func (s *Server) Start(t testing.TB) {
 
 func (s *Server) tryStart() error {
 	const limit = 5 * time.Minute // a busy machine takes more than one
-	first := s.port == 0
 	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		if s.port == 0 {
-			s.port = process.FreePort()
-		}
 		if s.Process == nil {
 			if err := s.launch(); err != nil {
 				return err
 			}
 		}
-		_, err := s.Query("SELECT 1")
+		err := s.ready()
 		if err == nil || time.Now().After(end) {
 			return err
 		}
 		if state, ended := s.Process.HasEnded(); ended {
 			s.Process = nil
-			switch tail := process.LogTail(s.log); {
-			case first && strings.Contains(tail, "Address already in use"):
-				s.port = 0
-			case s.in.busy != "" && strings.Contains(tail, s.in.busy):
-			default:
+			if s.in.busy == "" || !strings.Contains(process.LogTail(s.log), s.in.busy) {
 				return state
 			}
 		}
@@ -293,13 +279,8 @@ func (s *Server) tryStart() error {
 // launch starts the process of a server that is down, with more settings for this time,
 // and does not wait.
 func (s *Server) launch(more ...string) (err error) {
-	s.Process, err = process.Start(s.command(more...).Cmd, s.log)
+	s.Process, err = process.Start(s.in.server(s, slices.Concat(s.settings, more)).Cmd, s.log)
 	return err
-}
-
-// command returns the command that is the server.
-func (s *Server) command(more ...string) process.Cmd {
-	return s.in.server(s, slices.Concat(s.settings, more))
 }
 
 // Kill kills the server and all its processes with SIGKILL, as if the machine had taken
@@ -310,13 +291,6 @@ func (s *Server) Kill(t testing.TB) {
 		t.Error(err)
 	}
 	s.Process = nil
-}
-
-// Restart kills the server and starts it again.
-func (s *Server) Restart(t testing.TB) {
-	t.Helper()
-	s.Kill(t)
-	s.Start(t)
 }
 
 // Addr returns where the server listens.
@@ -330,11 +304,7 @@ func (s *Server) DSNOf(database string) string { return s.in.kind.dsn(database, 
 
 // Query returns the one value that the query returns, as text.
 func (s *Server) Query(query string) (value string, err error) {
-	return queryOne(s.in.kind.driver, s.DSN(), query)
-}
-
-func queryOne(driver, dsn, query string) (value string, err error) {
-	db, err := sql.Open(driver, dsn)
+	db, err := sql.Open(s.in.kind.driver, s.DSN())
 	if err != nil {
 		return "", err
 	}
@@ -348,73 +318,49 @@ func queryOne(driver, dsn, query string) (value string, err error) {
 	return value, err
 }
 
+func (s *Server) execute(statements ...string) error {
+	for _, statement := range statements {
+		if _, err := s.Query(statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
 // Database returns the data source name of a new, empty database on a server that the
 // tests of this binary share. A commit of that server does not wait for the disk: nobody
 // kills it. Without the binaries it skips the test.
 func (k *Kind) Database(t testing.TB) string {
 	t.Helper()
-	k.Need(t)
-	d := must.Get(k.NewDatabase())(t)
+	s, name := k.NewDatabase(t)
+	return s.DSNOf(name)
+}
+
+// NewDatabase is Database for who needs the server and the name of the database.
+func (k *Kind) NewDatabase(t testing.TB) (s *Server, name string) {
+	t.Helper()
+	k.installation(t)
+	s = must.Get(k.shared())(t)
+	name = fmt.Sprintf("test%d", databases.Add(1))
+	must.Get(s.Query("CREATE DATABASE " + name))(t)
 	t.Cleanup(func() {
-		if err := d.Drop(); err != nil {
+		if err := k.drop(s, name); err != nil {
 			t.Error(err)
 		}
 	})
-	return d.DSN()
-}
-
-// NewDatabase makes an empty database, and returns its name.
-func (s *Server) NewDatabase(t testing.TB) (name string) {
-	t.Helper()
-	return must.Get(s.createDatabase())(t)
-}
-
-func (s *Server) createDatabase() (name string, err error) {
-	name = fmt.Sprintf("test%d", databases.Add(1))
-	_, err = s.Query("CREATE DATABASE " + name)
-	return name, err
+	return s, name
 }
 
 var databases atomic.Int64 // that this binary has made
 
-// A Database is a database on a server that this binary's users share.
-type Database struct {
-	server *Server
-	name   string
-}
-
-// NewDatabase is Database where there is no test: who uses the database drops it. The error
-// is NotInstalled without the binaries.
-func (k *Kind) NewDatabase() (*Database, error) {
-	s, err := k.shared()
-	if err != nil {
-		return nil, err
-	}
-	name, err := s.createDatabase()
-	if err != nil {
-		return nil, err
-	}
-	return &Database{s, name}, nil
-}
-
-// DSN returns the database's data source name.
-func (d *Database) DSN() string { return d.server.DSNOf(d.name) }
-
-// Drop drops the database.
-func (d *Database) Drop() error { return d.server.in.kind.drop(d.server, d.name) }
-
 // forPSQL are the lines that pg_dump writes for psql alone, with a random word.
 var forPSQL = regexp.MustCompile(`(?m)^\\(un)?restrict .*\n`)
 
-// Dump returns what is in the database as SQL, with a row in each line, as the server's own
+// Dump returns what is in a database as SQL, with a row in each line, as the server's own
 // tool writes it.
-func (d *Database) Dump() ([]byte, error) {
-	dump := d.server.in.dump(d.server, d.name)
-	text, err := dump.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = fmt.Errorf("%s: %w\n%s", dump, err, exit.Stderr)
-	}
-	return forPSQL.ReplaceAll(text, nil), err
+func (s *Server) Dump(t testing.TB, database string) []byte {
+	t.Helper()
+	return forPSQL.ReplaceAll(must.Get(s.in.dump(s, database).Output())(t), nil)
 }
 
 func (k *Kind) startShared() (*Server, error) {
@@ -426,7 +372,7 @@ func (k *Kind) startShared() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{in: in, data: filepath.Join(dir, "data"), log: filepath.Join(dir, "log"), settings: k.hurries}
+	s := in.newServer(dir, k.hurries)
 	if err := in.copyTemplate(s.data); err != nil {
 		return nil, err
 	}

@@ -26,8 +26,7 @@ func postgresKind(name, needed string, find func() (bin string, err error)) *Kin
 		main:    "postgres",
 		hurries: []string{"fsync=off"},
 		drop: func(s *Server, database string) error {
-			_, err := s.Query("DROP DATABASE " + database + " WITH (FORCE)")
-			return err
+			return s.execute("DROP DATABASE " + database + " WITH (FORCE)")
 		},
 	}
 	return k.installs(func(k *Kind) (*installation, error) {
@@ -96,54 +95,30 @@ func PostgresURL(database string, addrs ...string) string {
 	return "postgres://postgres@" + strings.Join(addrs, ",") + "/" + database + "?sslmode=disable"
 }
 
-// A PostgresServer is a PostgreSQL server that may have a standby, or be one.
-type PostgresServer struct{ *Server }
-
-// StartPostgres is Start of Postgres.
-func StartPostgres(t testing.TB, settings ...string) *PostgresServer {
-	t.Helper()
-	return &PostgresServer{Postgres.Start(t, settings...)}
-}
-
 // standbyName is the name by which every server knows its synchronous standby.
 // It must not be "*", which would also match a base backup under way.
 const standbyName = "standby"
 
-// StartStandby adds a synchronous standby, as Follow does.
-func (s *PostgresServer) StartStandby(t testing.TB) *PostgresServer {
-	t.Helper()
-	standby := s.Another(t)
-	standby.Follow(t, s)
-	return standby
-}
-
 // Another returns a server of the same installation and settings that is down and has no
 // data yet, but an address, and a small disk if this one has one.
-func (s *PostgresServer) Another(t testing.TB) *PostgresServer {
+func (s *Server) Another(t testing.TB) *Server {
 	t.Helper()
-	another := &PostgresServer{s.in.kind.newServer(t, s.settings)}
+	another := s.in.kind.newServer(t, s.settings)
 	if s.disk != "" {
 		another.useSmallDisk(t)
 	}
-	another.port = process.FreePort()
 	return another
 }
 
-// Follow makes a server that is down the synchronous standby of a primary that
+// Follow makes a PostgreSQL server that is down the synchronous standby of a primary that
 // has none, with the primary's data in place of its own, and returns when every
 // commit waits for it. From then on, and after a promotion too, the primary
-// commits nothing without a synchronous standby.
-func (s *PostgresServer) Follow(t testing.TB, primary *PostgresServer) {
-	t.Helper()
-	s.FollowOver(t, primary, primary.Addr())
-}
-
-// FollowOver is Follow over another address than the primary's.
-func (s *PostgresServer) FollowOver(t testing.TB, primary *PostgresServer, addr string) {
+// commits nothing without a synchronous standby. addr is that of the primary, or leads there.
+func (s *Server) Follow(t testing.TB, primary *Server, addr string) {
 	t.Helper()
 	// Before there is any standby: there is no moment in which a commit on its way is still
 	// one that does not wait.
-	primary.waitFor(t, standbyName)
+	primary.CommitWith(t, standbyName)
 	must.OK(t, os.RemoveAll(s.data))
 	backup := s.in.Command(filepath.Join(s.in.bin, "pg_basebackup"),
 		"-d", PostgresURL("postgres", addr), "-D",
@@ -153,25 +128,16 @@ func (s *PostgresServer) FollowOver(t testing.TB, primary *PostgresServer, addr 
 	s.WaitUntilSynchronous(t, primary)
 }
 
-// GoOnAlone has a primary whose standby does not come back commit without one, as its
-// operator would decide.
-func (s *PostgresServer) GoOnAlone(t testing.TB) {
+// CommitWith has commits wait for a standby of this name, or, if it is empty, for none, as an operator may
+// decide whose standby does not come back.
+func (s *Server) CommitWith(t testing.TB, name string) {
 	t.Helper()
-	s.waitFor(t, "")
-}
-
-// waitFor has commits wait for a standby of this name, or for none.
-func (s *PostgresServer) waitFor(t testing.TB, name string) {
-	t.Helper()
-	for _, command := range []string{"ALTER SYSTEM SET synchronous_standby_names = '" + name + "'",
-		"SELECT pg_reload_conf()"} {
-		must.Get(s.Query(command))(t)
-	}
+	must.OK(t, s.execute("ALTER SYSTEM SET synchronous_standby_names = '"+name+"'", "SELECT pg_reload_conf()"))
 }
 
 // WaitUntilSynchronous returns when commits of the primary wait for this standby
 // and not in vain.
-func (s *PostgresServer) WaitUntilSynchronous(t testing.TB, primary *PostgresServer) {
+func (s *Server) WaitUntilSynchronous(t testing.TB, primary *Server) {
 	t.Helper()
 	process.WaitFor(t, "the standby is synchronous", 5*time.Minute, s.Process, func() error {
 		state, err := primary.Query(
@@ -185,7 +151,7 @@ func (s *PostgresServer) WaitUntilSynchronous(t testing.TB, primary *PostgresSer
 }
 
 // Promote makes the standby the primary, and returns when it accepts writes.
-func (s *PostgresServer) Promote(t testing.TB) {
+func (s *Server) Promote(t testing.TB) {
 	t.Helper()
 	// Not to wait in it: while it waits, its snapshot may keep the server from
 	// replaying the rest of the log, for up to max_standby_streaming_delay.

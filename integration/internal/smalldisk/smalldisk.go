@@ -15,18 +15,9 @@ import (
 	"example.com/storefront/internal/must"
 )
 
-// Size is how large the disk of Folder is, in bytes.
-const Size = 24 << 20
-
-// Folder returns a folder on a new file system in memory of the size Size, for the time of the
+// Folder returns a folder on a new file system in memory of this size, for the time of the
 // test. That takes Linux and root, without which it skips the test.
-func Folder(t testing.TB) string {
-	t.Helper()
-	return FolderOf(t, Size)
-}
-
-// FolderOf is Folder of another size.
-func FolderOf(t testing.TB, size int64) string {
+func Folder(t testing.TB, size int64) string {
 	t.Helper()
 	dir := process.Folder(t) // else the disk may outlive the test binary
 	options := fmt.Sprintf("size=%d,mode=0755", size)
@@ -41,14 +32,16 @@ func FolderOf(t testing.TB, size int64) string {
 	return dir
 }
 
-// Fill fills the disk that a folder is on, of up to size bytes, and returns a function that
+// Fill fills the disk that a folder is on, of less than a gigabyte, and returns a function that
 // frees it.
-func Fill(t testing.TB, dir string, size int64) (free func()) {
+func Fill(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "fills")
 	f := must.Get(os.Create(name))(t)
 	defer f.Close()
-	if _, err := io.CopyN(f, zeros{}, size); !errors.Is(err, syscall.ENOSPC) {
+	zeros := must.Get(os.Open("/dev/zero"))(t)
+	defer zeros.Close()
+	if _, err := io.CopyN(f, zeros, 1<<30); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
 	return func() {
@@ -57,12 +50,4 @@ func Fill(t testing.TB, dir string, size int64) (free func()) {
 			t.Error(err)
 		}
 	}
-}
-
-// zeros reads as zeros without end.
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) {
-	clear(b)
-	return len(b), nil
 }
