@@ -13,5 +13,5 @@ import (
 func TestStoreOnNcruces(t *testing.T) {
 	url := "file:" + filepath.Join(t.TempDir(), "shop.db") +
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(100)"
-	testdb.RunSuite(t, testdb.OpenBy(t, "sqlite", url, "sqlite3"))
+	testdb.RunSuite(t, testdb.OpenBy(t, "sqlite", url, "sqlite3"), nil)
 }

@@ -83,7 +83,7 @@ func TestDrivers(t *testing.T) {
 				})
 			}
 			if d.like != d.name {
-				testdb.RunSuite(t, testdb.OpenBy(t, d.like, url, d.name))
+				testdb.RunSuite(t, testdb.OpenBy(t, d.like, url, d.name), nil)
 			}
 		})
 	}

@@ -1,15 +1,13 @@
 package vitess
 
 import (
-	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
-	"math"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +19,6 @@ import (
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/integration/vitess/internal/cluster"
-	"example.com/storefront/integration/vitess/internal/dbproxy"
 	"example.com/storefront/integration/vitess/internal/stock"
 	"example.com/storefront/internal/must"
 	"example.com/storefront/shopdb/mysql"
@@ -29,22 +26,12 @@ import (
 )
 
 // TestFaults creates orders by way of two vtgates in two shards of three tablets each, while one thing
-// after the other fails and comes back. Others write and read meanwhile.
+// after the other fails and comes back.
 func TestFaults(t *testing.T) {
 	f := faulttest.New(t)
-	c := startFaulty(t)
-	gate := testdb.New(t, "mysql", c.Gates[0].DSN())
+	c, gate := twoShards(t, 3)
 	f.Start(2, c.URL())
-	calling, stop := context.WithCancel(t.Context())
-	var others sync.WaitGroup
-	defer others.Wait()
-	defer stop()
-	pause := time.Duration(long.Of(20, 200)) * time.Millisecond // all its orders are deleted by one statement
-	others.Go(func() { readAndWrite(calling, t, c, math.MaxInt, pause) })
 	underLoad(t, f, long.Of(300, 10_000), faults(t, f, c))
-	stop()
-	others.Wait()
-	gate.Exec(t, "DELETE FROM storefront_orders WHERE item = '"+readID+"'")
 	check(t, f, c)
 	takePolicyAway(t, c, gate.Pool)
 }
@@ -71,33 +58,24 @@ func takePolicyAway(t *testing.T, c *cluster.Cluster, db *sql.DB) {
 	expect("semi_sync", func(check, create error) bool { return check == nil && create == nil })
 }
 
-// TestFaultsWithAccept is TestFaults for orders that take pieces of a stock, by way of vtgates that stand
-// behind one address.
+// TestFaultsWithAccept is TestFaults for orders that take pieces of a stock. What is not in stock is refused.
 func TestFaultsWithAccept(t *testing.T) {
 	f := faulttest.New(t)
-	c := startFaulty(t)
-	gate := testdb.New(t, "mysql", c.Gates[0].DSN())
-	gate.Exec(t, stock.Tables...)
-	const places, pieces = 16, 1_000_000 // of the one item that is sold, under whatever name
-	for place := range places {
-		gate.Exec(t, fmt.Sprintf("INSERT INTO stock (place, item, pieces) VALUES (x'%X0', 'kettle', %d)",
-			place, pieces))
-	}
-	accept := func(ctx context.Context, tx *sql.Tx, key storefront.IdempotencyKey, o storefront.Order) error {
-		o.Item = "kettle"
-		return stock.Accept(ctx, tx, key, o)
-	}
-	balancer := dbproxy.HAProxy(t, "check inter 1s on-marked-down shutdown-sessions",
-		c.Gates[0].Addr(), c.Gates[1].Addr())
+	c, _ := twoShards(t, 3)
 	for range 2 {
-		db := must.Get(mysql.Open("mysql://root@"+balancer+"/"+cluster.Keyspace+"?"+single[1:], nil))(t)
+		db := must.Get(mysql.Open(c.URL()+"?"+single[1:], nil))(t)
 		t.Cleanup(func() { db.Close() })
-		shop := httptest.NewServer(storefront.New(sqlstore.New(db.DB, &sqlstore.Options{Accept: accept})))
+		shop := httptest.NewServer(storefront.New(sqlstore.New(db.DB, &sqlstore.Options{Accept: takeKettles})))
 		t.Cleanup(shop.Close)
 		f.URLs = append(f.URLs, shop.URL)
 	}
 	underLoad(t, f, long.Of(200, 1_000), faults(t, f, c))
 	check(t, f, c)
+	selling := testdb.Open(t, "mysql", c.Gates[0].DSN()+single).OpenWith(t, &sqlstore.Options{Accept: stock.Accept})
+	_, err := testdb.Create(t.Context(), selling, "sold out", "teapot")
+	if _, refused := errors.AsType[*storefront.Refusal](err); !refused {
+		t.Errorf("what is not in stock is answered with %v", err)
+	}
 	all := streaming(t, c)
 	var left, sold int
 	must.OK(t, all.QueryRow("SELECT SUM(pieces) FROM stock").Scan(&left))
@@ -112,13 +90,6 @@ func TestFaultsWithAccept(t *testing.T) {
 	if diff := cmp.Diff(orders, events); diff != "" {
 		t.Errorf("events of the orders (-want +got):\n%s", diff)
 	}
-}
-
-func startFaulty(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	c := cluster.Start(t, cluster.Options{Shards: ranges[2], Tablets: 3, VTOrc: true})
-	c.ApplyVSchema(t, vschema, "stock", "outbox")
-	return c
 }
 
 // faults are what fails and comes back in a cluster.

@@ -2,13 +2,12 @@ package vitess
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/dbserver"
@@ -44,7 +43,7 @@ func TestMoveTables(t *testing.T) {
 	for range 2 {
 		before = append(before, faulttest.NewReplica(t, storefrontd, "mysql://shop@"+server.Addr()+"/shop"))
 	}
-	c := cluster.Start(t, cluster.Options{Shards: ranges[2], Tablets: 1})
+	c := cluster.Start(t, 1, "-80", "80-")
 	for range 2 {
 		after = append(after, faulttest.NewReplica(t, storefrontd, c.URL()))
 	}
@@ -56,19 +55,28 @@ func TestMoveTables(t *testing.T) {
 	for _, r := range before {
 		start(r)
 	}
-	move := func(command string, args ...string) func() {
-		return func() { c.Workflow(t, "MoveTables", "move", command, args...) }
+	workflow := func(kind, command string, args ...string) string {
+		return c.Workflow(t, kind, "move", command, args...)
 	}
-	var create func()
+	move := func(command string) func() { return func() { workflow("MoveTables", command) } }
+	var tables []string
 	underLoad(t, f, long.Of(80, 1_000), []step{
 		{"vttablet", func() {
-			c.AddUnsharded(t, old, mysql.Config{
-				Addr: server.Addr(), DBName: "shop", User: "vitess", Passwd: "secret"})
-			tables := c.ApplyVSchema(t, vschema)
-			create = move("create", "--source-keyspace", old, "--tables", strings.Join(tables, ","))
+			c.AddUnsharded(t, old, server.Addr(), "shop", "vitess", "secret")
+			tables = c.ApplyVSchema(t, vschema)
 		}},
-		{"create", func() { create() }},
-		{"copied", func() { c.WaitUntilCopied(t, "move") }},
+		{"create", func() {
+			workflow("MoveTables", "create", "--source-keyspace", old, "--tables", strings.Join(tables, ","))
+		}},
+		{"copied", func() {
+			process.WaitFor(t, "all is copied, and has its indexes", 10*time.Minute, nil, func() error {
+				state := workflow("MoveTables", "show", "--include-logs=false")
+				if strings.Count(state, `"state": "Running"`) != 2 {
+					return errors.New(state)
+				}
+				return nil
+			})
+		}},
 		{"vtgate", func() {
 			start(after[0])
 			before[0].End()
@@ -85,7 +93,18 @@ func TestMoveTables(t *testing.T) {
 				t.Error("no replica uses the server any more, want one")
 			}
 		}},
-		{"VDiff", func() { checkVDiff(t, c, "move") }},
+		{"VDiff", func() {
+			workflow("VDiff", "create", "--wait", "--wait-update-interval", "1s")
+			var report struct {
+				State        string
+				RowsCompared int
+				HasMismatch  bool
+			}
+			must.OK(t, json.Unmarshal([]byte(workflow("VDiff", "show", "last", "--format", "json")), &report))
+			if report.State != "completed" || report.HasMismatch || report.RowsCompared == 0 {
+				t.Errorf("VDiff reports %+v", report)
+			}
+		}},
 		{"switchtraffic", move("switchtraffic")},
 		{"ended", before[1].End},
 		{"reversetraffic", move("reversetraffic")},
@@ -108,23 +127,4 @@ func TestMoveTables(t *testing.T) {
 	}
 	f.Use(after...)
 	check(t, f, c)
-}
-
-// checkVDiff has Vitess compare what a workflow has copied with where it comes from.
-func checkVDiff(t *testing.T, c *cluster.Cluster, workflow string) {
-	t.Helper()
-	vdiff := func(args ...string) string {
-		return c.Vtctl(t, append([]string{"VDiff", "--workflow", workflow,
-			"--target-keyspace", cluster.Keyspace}, args...)...)
-	}
-	vdiff("create", "--wait", "--wait-update-interval", "1s")
-	var report struct {
-		State        string
-		RowsCompared int
-		HasMismatch  bool
-	}
-	must.OK(t, json.Unmarshal([]byte(vdiff("show", "last", "--format", "json")), &report))
-	if report.State != "completed" || report.HasMismatch || report.RowsCompared == 0 {
-		t.Errorf("VDiff reports %+v", report)
-	}
 }

@@ -1,10 +1,8 @@
 package vitess
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"strconv"
 	"sync"
 	"testing"
@@ -16,99 +14,62 @@ import (
 	"example.com/storefront/integration/vitess/internal/cluster"
 	"example.com/storefront/internal/must"
 	"example.com/storefront/internal/orderid"
+	"example.com/storefront/sqlstore"
 )
 
 // TestReadsSeeEarlierWrites has calls by way of both vtgates write and read the same objects. Vitess may
 // answer a query with what an equal one that began earlier has found.
 func TestReadsSeeEarlierWrites(t *testing.T) {
-	onShards(t, func(t *testing.T, k keyspace) {
-		for i := range 100 { // so that a query of widgets lasts, and equal ones meet it
-			r := storefront.MustResource(readID+strconv.Itoa(i), map[string][]int{"long": make([]int, 10_000)})
-			must.OK(t, k.Open(t).Widgets.Put(t.Context(), r))
-		}
-		readAndWrite(t.Context(), t, k.Cluster, long.Of(50, 2_000), 0)
-	})
-}
-
-// readAndWrite writes objects of each kind until ctx is done, or so many times, with a pause after each, and
-// reads them meanwhile.
-func readAndWrite(ctx context.Context, t *testing.T, c *cluster.Cluster, times int, pause time.Duration) {
+	c, gate := twoShards(t, 1)
+	for i := range 100 { // so that a query of widgets lasts, and equal ones meet it
+		r := storefront.MustResource(readID+strconv.Itoa(i), map[string][]int{"long": make([]int, 10_000)})
+		must.OK(t, gate.Open(t).Widgets.Put(t.Context(), r))
+	}
 	var all sync.WaitGroup
+	defer all.Wait()
 	for kind, a := range accesses {
-		o := &object{access: a, unknown: make(map[int]bool)}
-		written, end := context.WithCancel(ctx)
-		call := func(g *cluster.Gate, times int, once func(context.Context, *testdb.SQLStore) error) {
-			store := testdb.Open(t, "mysql", g.DSN()).OpenWith(t, nil)
-			for n := 0; n != times && written.Err() == nil; n++ {
-				if err := once(ctx, store); err != nil && !errors.Is(err, storefront.ErrUnavailable) && ctx.Err() == nil {
-					t.Errorf("%s: %v", kind, err)
-				}
-				time.Sleep(pause)
-			}
+		open := func(g *cluster.Gate) *testdb.SQLStore { // a busy machine may be slow
+			return testdb.Open(t, "mysql", g.DSN()).OpenWith(t, &sqlstore.Options{Timeout: 10 * time.Minute})
 		}
+		var mu sync.Mutex
+		newest := 1 // that a call which has returned has written or read
+		call := func(store *testdb.SQLStore, f func(store *testdb.SQLStore, n int) (int, error)) {
+			mu.Lock()
+			before := newest
+			mu.Unlock()
+			n, err := f(store, before)
+			if err != nil || n < before {
+				t.Errorf("%s: after write %d, a call returned write %d, %v", kind, before, n, err)
+			}
+			mu.Lock()
+			newest = max(newest, n)
+			mu.Unlock()
+		}
+		read := func(store *testdb.SQLStore, n int) (int, error) { return a.read(t.Context(), store, n) }
+		writer := open(c.Gates[0])
+		must.OK(t, a.write(t.Context(), writer, 1))
+		writing, end := context.WithCancel(t.Context())
 		all.Go(func() {
 			defer end()
-			call(c.Gates[0], times, o.writeOnce)
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			t.Logf("%s: %d writes, %d of them unknown, and %d reads", kind, o.written, len(o.unknown), o.reads)
-			if o.reads == 0 {
-				t.Errorf("%s: nothing was read", kind)
+			for n := range long.Of(50, 2_000) {
+				call(writer, func(*testdb.SQLStore, int) (int, error) {
+					return 2 + n, a.write(t.Context(), writer, 2+n)
+				})
+				call(writer, read) // while equal reads that began earlier are under way
 			}
 		})
 		for _, g := range []*cluster.Gate{c.Gates[0], c.Gates[1], c.Gates[0], c.Gates[1]} {
-			all.Go(func() { call(g, -1, o.readOnce) })
+			reader := open(g)
+			all.Go(func() {
+				for writing.Err() == nil {
+					call(reader, read)
+				}
+			})
 		}
 	}
-	all.Wait()
 }
 
-// An object has one writer, whose writes have the numbers 1, 2 and so on. So the number that a read returns
-// shows whether that is of a time between its call and its return.
-type object struct {
-	access
-	mu      sync.Mutex
-	written int
-	least   int          // for reads that begin now
-	unknown map[int]bool // writes that may be done at any time, or never
-	reads   int
-}
-
-func (o *object) writeOnce(ctx context.Context, store *testdb.SQLStore) error {
-	o.mu.Lock()
-	o.written++
-	n := o.written
-	o.unknown[n] = true
-	o.mu.Unlock()
-	err := o.write(ctx, store, n)
-	o.mu.Lock()
-	if err == nil {
-		delete(o.unknown, n)
-		o.least = max(o.least, n)
-	}
-	o.mu.Unlock()
-	return cmp.Or(err, o.readOnce(ctx, store)) // while equal reads that began earlier are under way
-}
-
-func (o *object) readOnce(ctx context.Context, store *testdb.SQLStore) error {
-	o.mu.Lock()
-	least := o.least
-	o.mu.Unlock()
-	n, err := o.read(ctx, store, least)
-	if err != nil && !errors.Is(err, storefront.ErrNotFound) {
-		return err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if n < least && !o.unknown[n] || n > o.written {
-		return errors.New("a read has returned write " + strconv.Itoa(n) + ", after write " + strconv.Itoa(least))
-	}
-	o.least = max(o.least, n)
-	o.reads++
-	return nil
-}
-
-// An access is how objects of a kind are written and read.
+// An access is how objects of a kind are written and read: there is one writer, whose writes have numbers.
 type access struct {
 	write func(ctx context.Context, store *testdb.SQLStore, n int) error
 	read  func(ctx context.Context, store *testdb.SQLStore, least int) (n int, err error)

@@ -15,11 +15,28 @@ import (
 	"example.com/storefront/storetest"
 )
 
-// NewSuiteStore returns a store with these contents, and nothing else.
-func NewSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options, contents storetest.Contents) *SuiteStore {
+// RunSuite runs storetest on stores with these options.
+func RunSuite(t *testing.T, d *DB, opts *sqlstore.Options) {
+	d.Migrate(t)
+	storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+		return newSuiteStore(t, d, opts, contents)
+	})
+}
+
+// RunRefusingSuite runs storetest on stores that refuse orders for what is in the table sold_out.
+func RunRefusingSuite(t *testing.T, d *DB) {
+	d.Exec(t, "CREATE TABLE sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
+	opts := &sqlstore.Options{Accept: UnlessSoldOut(d)}
+	storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
+		d.Exec(t, "DELETE FROM sold_out")
+		return &refusingStore{newSuiteStore(t, d, opts, contents)}
+	})
+}
+
+// newSuiteStore returns a store with these contents, and nothing else.
+func newSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options, contents storetest.Contents) *suiteStore {
 	t.Helper()
 	d.Clear(t)
-	d.Exec(t, "DELETE FROM sold_out")
 	s := openSuiteStore(t, d, opts)
 	must.OK(t, s.Put(t.Context(), contents))
 	return s
@@ -27,25 +44,16 @@ func NewSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options, contents storete
 
 // openSuiteStore returns a store with what is there. Those of a database share connections: a server
 // takes longer for a new one than for most tests.
-func openSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options) *SuiteStore {
+func openSuiteStore(t *testing.T, d *DB, opts *sqlstore.Options) *suiteStore {
 	if d.stores == nil {
 		d.stores = d.Connect(d.t)
 	}
-	return &SuiteStore{SQLStore: storeOn(t, d.stores, opts), database: d, opts: opts}
+	return &suiteStore{storeOn(t, d.stores, opts), d, opts}
 }
 
-// RunSuite runs storetest on stores whose orders share commits.
-func RunSuite(t *testing.T, d *DB) {
-	d.Migrate(t)
-	d.Exec(t, "CREATE TABLE IF NOT EXISTS sold_out (item VARCHAR(255) NOT NULL PRIMARY KEY)")
-	storetest.Run(t, func(t *testing.T, contents storetest.Contents) storefront.Store {
-		return NewSuiteStore(t, d, nil, contents)
-	})
-}
-
-// A SuiteStore is a sqlstore.Store with the optional methods of storetest that
+// A suiteStore is a sqlstore.Store with the optional methods of storetest that
 // need no Accept.
-type SuiteStore struct {
+type suiteStore struct {
 	*SQLStore
 	database *DB
 	opts     *sqlstore.Options
@@ -56,10 +64,10 @@ var _ interface {
 	storetest.Editor
 	storetest.OrderLister
 	storetest.Reopener
-} = (*SuiteStore)(nil)
+} = (*suiteStore)(nil)
 
 // Put puts resources.
-func (s *SuiteStore) Put(ctx context.Context, contents storetest.Contents) error {
+func (s *suiteStore) Put(ctx context.Context, contents storetest.Contents) error {
 	return errors.Join(
 		s.Users.Put(ctx, contents.Users...),
 		s.Products.Put(ctx, contents.Products...),
@@ -68,16 +76,15 @@ func (s *SuiteStore) Put(ctx context.Context, contents storetest.Contents) error
 }
 
 // Delete deletes resources.
-func (s *SuiteStore) Delete(ctx context.Context, contents storetest.Contents) error {
+func (s *suiteStore) Delete(ctx context.Context, contents storetest.Contents) error {
 	return errors.Join(
-		s.Users.Delete(ctx, IDs(contents.Users)...),
-		s.Products.Delete(ctx, IDs(contents.Products)...),
-		s.Widgets.Delete(ctx, IDs(contents.Widgets)...),
+		s.Users.Delete(ctx, ids(contents.Users)...),
+		s.Products.Delete(ctx, ids(contents.Products)...),
+		s.Widgets.Delete(ctx, ids(contents.Widgets)...),
 	)
 }
 
-// IDs returns the IDs of resources.
-func IDs(resources []storefront.Resource) (ids []string) {
+func ids(resources []storefront.Resource) (ids []string) {
 	for _, r := range resources {
 		ids = append(ids, r.ID())
 	}
@@ -86,42 +93,35 @@ func IDs(resources []storefront.Resource) (ids []string) {
 
 // Advance forgets the keys that may be forgotten once d has passed. The store
 // goes by the clock of the database, so the keys are older by d instead.
-func (s *SuiteStore) Advance(d time.Duration) {
+func (s *suiteStore) Advance(d time.Duration) {
 	s.t.Helper()
 	s.database.Exec(s.t, fmt.Sprint("UPDATE storefront_orders SET keyed_ms = keyed_ms - ", d.Milliseconds()),
-		ForgetPlace)
+		forgetPlace)
 	must.Get(s.ForgetKeys(s.t.Context(), time.Now().Add(-storefront.KeyLifetime)))(s.t)
 }
 
-// ForgetPlace makes the next ForgetKeys look for all keys, as their orders may have any ID and age.
-const ForgetPlace = "UPDATE storefront_schema SET forgotten_ms = NULL WHERE version = 1"
+// forgetPlace makes the next ForgetKeys look for all keys, as their orders may have any ID and age.
+const forgetPlace = "UPDATE storefront_schema SET forgotten_ms = NULL WHERE version = 1"
 
 // Reopen closes the connections under the calls in progress. Real crashes are
 // tested with real processes.
-func (s *SuiteStore) Reopen(t *testing.T) storefront.Store {
+func (s *suiteStore) Reopen(t *testing.T) storefront.Store {
 	t.Helper()
-	return s.Reopened(t)
+	return s.reopened(t)
 }
 
-// Reopened is Reopen.
-func (s *SuiteStore) Reopened(t *testing.T) *SuiteStore {
+func (s *suiteStore) reopened(t *testing.T) *suiteStore {
 	t.Helper()
 	s.database.stores.Close()
 	s.database.stores = nil
 	return openSuiteStore(t, s.database, s.opts)
 }
 
-// A RefusingStore is a SuiteStore that refuses orders for what is in the table
+// A refusingStore is a suiteStore that refuses orders for what is in the table
 // sold_out, and so has all the optional methods of storetest.
-type RefusingStore struct{ *SuiteStore }
+type refusingStore struct{ *suiteStore }
 
-var _ interface {
-	storetest.Clock
-	storetest.Editor
-	storetest.OrderLister
-	storetest.Refuser
-	storetest.Reopener
-} = (*RefusingStore)(nil)
+var _ storetest.Refuser = (*refusingStore)(nil)
 
 // SoldOut is the refusal of UnlessSoldOut.
 var SoldOut = storefront.Refusal{Reason: "sold-out", Detail: "There is none left.", Pointer: "#/item"}
@@ -140,7 +140,7 @@ func UnlessSoldOut(d *DB) Accept {
 }
 
 // SellOut has the store refuse orders for an item until Restock.
-func (s *RefusingStore) SellOut(ctx context.Context, item string) (storefront.Refusal, error) {
+func (s *refusingStore) SellOut(ctx context.Context, item string) (storefront.Refusal, error) {
 	insert := "INSERT INTO sold_out (item) VALUES ($1) ON CONFLICT DO NOTHING"
 	if s.database.Driver == "mysql" {
 		insert = "REPLACE INTO sold_out (item) VALUES (?)"
@@ -149,13 +149,13 @@ func (s *RefusingStore) SellOut(ctx context.Context, item string) (storefront.Re
 }
 
 // Restock undoes SellOut.
-func (s *RefusingStore) Restock(ctx context.Context, item string) error {
+func (s *refusingStore) Restock(ctx context.Context, item string) error {
 	return s.write(ctx, s.database.SQL("DELETE FROM sold_out WHERE item = $1"), item)
 }
 
 // write runs a statement beside calls of the store, which may make SQLite wait for
 // longer than it does by itself, and a member of a group give way to another.
-func (s *RefusingStore) write(ctx context.Context, statement string, args ...any) error {
+func (s *refusingStore) write(ctx context.Context, statement string, args ...any) error {
 	for {
 		_, err := s.db.ExecContext(ctx, statement, args...)
 		if err == nil || !strings.Contains(err.Error(), "database is locked") &&
@@ -165,8 +165,8 @@ func (s *RefusingStore) write(ctx context.Context, statement string, args ...any
 	}
 }
 
-// Reopen hides that of SuiteStore.
-func (s *RefusingStore) Reopen(t *testing.T) storefront.Store {
+// Reopen hides that of suiteStore.
+func (s *refusingStore) Reopen(t *testing.T) storefront.Store {
 	t.Helper()
-	return &RefusingStore{s.Reopened(t)}
+	return &refusingStore{s.reopened(t)}
 }

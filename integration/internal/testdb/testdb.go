@@ -171,7 +171,7 @@ func (d *DB) RecordKey(t testing.TB, orderID string, at time.Time) {
 	t.Helper()
 	must.Get(d.Pool.Exec(d.SQL("UPDATE storefront_orders SET keyed_ms = $1 WHERE id = $2"), at.UnixMilli(),
 		orderID))(t)
-	d.Exec(t, ForgetPlace)
+	d.Exec(t, forgetPlace)
 }
 
 // A SQLStore is a sqlstore.Store with its orders.

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
-
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
@@ -26,20 +24,11 @@ const Keyspace = "shop"
 
 const cell = "zone1"
 
-// Options are what a cluster is made of.
-type Options struct {
-	// Shards are the names of the shards, such as "-80" and "80-", or "0" alone.
-	Shards []string
-	// Tablets is how many tablets each shard has: one, or three, of which the primary waits
-	// until another has what it commits.
-	Tablets int
-	VTOrc   bool // whether VTOrc makes another tablet the primary when that has gone
-}
-
 // A Cluster is a cluster of Vitess.
 type Cluster struct {
 	in      *programs
-	opts    Options
+	shards  []string // those that it had first
+	each    int      // how many tablets a shard has
 	dir     string
 	topo    []string
 	vtctl   string // the address of vtctld
@@ -64,35 +53,31 @@ type Tablet struct {
 	MySQL, Server *Program // mysqld and vttablet
 }
 
-// Start starts a cluster for the time of a test.
-func Start(t testing.TB, opts Options) *Cluster {
+// Start starts a cluster for the time of a test, of shards such as "-80" and "80-", or "0" alone. Each has one
+// tablet, or three: then the primary waits until another one has what it commits, and VTOrc makes another one
+// the primary when that has gone.
+func Start(t testing.TB, each int, shards ...string) *Cluster {
 	t.Helper()
-	c := StartShared(t, opts)
+	in := must.Get(install())(t)
+	c := &Cluster{in: in, each: each, shards: shards, dir: must.Get(in.Folder(t.Name()))(t)}
 	t.Cleanup(func() {
 		for _, p := range c.all {
+			if t.Failed() {
+				t.Logf("%s: %s", p.name, process.LogTail(p.log))
+			}
 			if p.Process != nil {
 				p.Process.KillAll()
 			}
 		}
 		os.RemoveAll(c.dir)
 	})
-	return c
-}
-
-// StartShared starts a cluster for the time of this test binary. Each other test that uses it calls ShowLogs.
-func StartShared(t testing.TB, opts Options) *Cluster {
-	t.Helper()
-	in := must.Get(install())(t)
-	clusters++
-	c := &Cluster{in: in, opts: opts, dir: must.Get(in.Folder(fmt.Sprint("cluster", clusters)))(t)}
-	c.ShowLogs(t)
 	c.startTopology(t)
 	policy := "semi_sync"
-	if opts.Tablets < 3 {
+	if each < 3 {
 		policy = "none"
 	}
 	c.Vtctl(t, "CreateKeyspace", "--durability-policy="+policy, Keyspace)
-	c.AddShards(t, opts.Shards...)
+	c.AddShards(t, shards...)
 	for range 2 {
 		c.addGate(t)
 	}
@@ -100,21 +85,19 @@ func StartShared(t testing.TB, opts Options) *Cluster {
 		g.await(t)
 		process.WaitFor(t, g.name+" serves", patience, g.Process, func() error {
 			primaries, err := g.primaries()
-			if err == nil && len(primaries) < len(opts.Shards) {
+			if err == nil && len(primaries) < len(shards) {
 				err = fmt.Errorf("it knows of the primaries %v", primaries)
 			}
 			return err
 		})
 	}
-	if opts.VTOrc {
+	if each == 3 {
 		port := process.FreePort()
 		c.program("vtorc", port, append(c.web(port), "--cell", cell, "--instance-poll-time", "1s",
 			"--recovery-poll-duration", "1s", "--topo-information-refresh-duration", "2s")...).Start(t)
 	}
 	return c
 }
-
-var clusters int // that this binary has started
 
 func (c *Cluster) startTopology(t testing.TB) {
 	t.Helper()
@@ -157,14 +140,16 @@ func (c *Cluster) web(port int) []string {
 }
 
 // Workflow runs a command of a workflow of a kind, Reshard or MoveTables, such as create or switchtraffic,
-// once it may succeed: what is copied may not be there yet, or not follow closely enough.
-func (c *Cluster) Workflow(t testing.TB, kind, name, command string, args ...string) {
+// once it may succeed: what is copied may not be there yet, or not follow closely enough. It returns what the
+// command prints.
+func (c *Cluster) Workflow(t testing.TB, kind, name, command string, args ...string) (out string) {
 	t.Helper()
 	args = append([]string{kind, "--workflow", name, "--target-keyspace", Keyspace, command}, args...)
-	c.until(t, strings.Join(args, " ")+" succeeds", func() error {
-		_, err := c.tryVtctl(args...)
+	c.until(t, strings.Join(args, " ")+" succeeds", func() (err error) {
+		out, err = c.tryVtctl(args...)
 		return err
 	})
+	return out
 }
 
 // until waits until f returns nil, as a command of vtctld.
@@ -195,7 +180,7 @@ func (c *Cluster) AddShards(t testing.TB, shards ...string) {
 	t.Helper()
 	var added []*Tablet
 	for _, shard := range shards {
-		for range c.opts.Tablets {
+		for range c.each {
 			a := c.newTablet(shard)
 			a.Server = c.vttablet(a, Keyspace)
 			a.MySQL = c.program(fmt.Sprint("mysqld of ", a.uid), 0)
@@ -209,7 +194,7 @@ func (c *Cluster) AddShards(t testing.TB, shards ...string) {
 	for _, a := range added {
 		a.await(t)
 	}
-	for i := 0; i < len(added); i += c.opts.Tablets {
+	for i := 0; i < len(added); i += c.each {
 		c.Vtctl(t, "PlannedReparentShard", "--new-primary", added[i].alias, Keyspace+"/"+added[i].shard)
 	}
 }
@@ -263,16 +248,14 @@ func (a *Tablet) await(t testing.TB) {
 
 // AddUnsharded makes a keyspace of a database as it is, by a vttablet that leaves its server alone. The user
 // may do everything, and has a password.
-func (c *Cluster) AddUnsharded(t testing.TB, keyspace string, database mysql.Config) {
+func (c *Cluster) AddUnsharded(t testing.TB, keyspace, addr, database, user, password string) {
 	t.Helper()
 	c.Vtctl(t, "CreateKeyspace", keyspace)
-	host, port, err := net.SplitHostPort(database.Addr)
+	host, port, err := net.SplitHostPort(addr)
 	must.OK(t, err)
-	flags := []string{"--unmanaged", "--init-db-name-override", database.DBName, "--db-host", host,
-		"--db-port", port}
+	flags := []string{"--unmanaged", "--init-db-name-override", database, "--db-host", host, "--db-port", port}
 	for _, purpose := range []string{"app", "appdebug", "allprivs", "dba", "filtered", "repl"} {
-		flags = append(flags, "--db-"+purpose+"-user", database.User,
-			"--db-"+purpose+"-password", database.Passwd)
+		flags = append(flags, "--db-"+purpose+"-user", user, "--db-"+purpose+"-password", password)
 	}
 	a := c.newTablet("0")
 	a.Server = c.vttablet(a, keyspace, flags...)
@@ -281,19 +264,6 @@ func (c *Cluster) AddUnsharded(t testing.TB, keyspace string, database mysql.Con
 		_, err := c.tryVtctl("TabletExternallyReparented", a.alias)
 		if err == nil { // and whether a workflow can be created
 			_, err = c.tryVtctl("GetWorkflows", keyspace)
-		}
-		return err
-	})
-}
-
-// WaitUntilCopied waits until a workflow of MoveTables has copied what there was, and made the indexes.
-func (c *Cluster) WaitUntilCopied(t testing.TB, workflow string) {
-	t.Helper()
-	c.until(t, workflow+" has copied", func() error {
-		out, err := c.tryVtctl("MoveTables", "--workflow", workflow, "--target-keyspace", Keyspace,
-			"show", "--include-logs=false")
-		if err == nil && strings.Count(out, `"state": "Running"`) != len(c.opts.Shards) {
-			err = errors.New(out)
 		}
 		return err
 	})
@@ -384,10 +354,10 @@ func (g *Gate) primaries() (aliases map[string]string, err error) {
 func (c *Cluster) Primary(t testing.TB, shard string) (primary *Tablet) {
 	t.Helper()
 	c.until(t, "all tablets replicate", func() error {
-		for _, shard := range c.opts.Shards {
+		for _, shard := range c.shards {
 			const name = "Rpl_semi_sync_source_clients"
 			rows, err := c.Gates[0].query(Keyspace+":"+shard, "SHOW GLOBAL STATUS LIKE '"+name+"'")
-			if err == nil && (len(rows) != 1 || rows[0][1] != strconv.Itoa(c.opts.Tablets-1)) {
+			if err == nil && (len(rows) != 1 || rows[0][1] != strconv.Itoa(c.each-1)) {
 				err = fmt.Errorf("shard %s has %q", shard, rows)
 			}
 			if err != nil {
@@ -451,15 +421,4 @@ func (g *Gate) Calls(t testing.TB) map[string]int {
 		}
 	}
 	return calls
-}
-
-// ShowLogs has the ends of all logs be shown if the test fails.
-func (c *Cluster) ShowLogs(t testing.TB) {
-	t.Cleanup(func() {
-		for _, p := range c.all {
-			if t.Failed() {
-				t.Logf("%s: %s", p.name, process.LogTail(p.log))
-			}
-		}
-	})
 }
