@@ -51,34 +51,6 @@ func wantNothingThere(t *testing.T, method string, r response) {
 	}
 }
 
-// A test or a middleware can make requests that come from no server.
-func TestHandMadeURLs(t *testing.T) {
-	store := newTrialStore()
-	store.Products.Put(bareResources("a/../b")...)
-	h := quiet(store)
-	statuses := map[string]int{"GET": 200, "CONNECT": 405, "OPTIONS": 204}
-	for u, there := range map[url.URL]bool{
-		{}: false, {Path: "*"}: false, {Path: "v1/users"}: false, {Path: "/v1/users?limit=1"}: false,
-		{Scheme: "mailto", Opaque: "v1/users"}: false, {Host: "example.com:443"}: false, // as of CONNECT
-		{Scheme: "https", Host: "example.com", Path: "/v1/users"}:         true,
-		{Path: "/v1/users", RawPath: "/v2/widgets"}:                       true, // which is not that of the path
-		{Path: "/v1//users", RawPath: "/v1/users"}:                        false,
-		{Path: "v1/users", RawPath: "/v1/users"}:                          false,
-		{Path: "/v1/products/x/y"}:                                        false,
-		{Path: "/v1/products/x/y", RawPath: "/v1/products/x%2Fy"}:         true,
-		{Path: "/v1/products/a/../b", RawPath: "/v1/products/a%2F..%2Fb"}: true,
-	} {
-		for method, want := range statuses {
-			r := do(h, &http.Request{Method: method, URL: &u, Header: http.Header{}})
-			if !there {
-				wantNothingThere(t, method, r)
-			} else if r.status != want {
-				t.Errorf("%s %+v: status %d, want %d", method, u, r.status, want)
-			}
-		}
-	}
-}
-
 // The stub panics if it is asked.
 func TestStoreIsNotAskedForIDsThatNoProductCanHave(t *testing.T) {
 	for _, escaped := range []string{
