@@ -186,6 +186,23 @@ func TestReadersDoNotWaitForOrders(t *testing.T) {
 	}
 }
 
+func TestWhoWaitsForAnOrderMayLeave(t *testing.T) {
+	var m MemStore
+	m.lock.Acquire(t.Context())
+	defer m.lock.Release()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, created := m.CreateOrder(gone, IdempotencyKey{}, Order{})
+	_, byID := m.GetOrder(gone, "ann", "ord_1")
+	_, byKey := m.GetOrderByKey(gone, "ann", "k")
+	_, list := m.ListOrders(gone, "ann", "", 9)
+	for _, err := range []error{created, byID, byKey, list} {
+		if err != context.Canceled {
+			t.Errorf("a call that was cancelled returned %v", err)
+		}
+	}
+}
+
 func idsOf(c *Collection) string {
 	var ids []string
 	for r := range c.All() {
