@@ -40,11 +40,10 @@ func (p Pace) MaxAge() time.Duration {
 // A Fault is how the first requests of a call are answered. Those after them, the service
 // answers.
 type Fault struct {
-	Name    string
-	Clients int           // that meet it at the same time
-	Final   bool          // the client must say that it cannot have what it wants until something is fixed
-	Later   time.Duration // how long it takes until that is done
-	Hard    bool          // it meets an order with an item, a quantity and fields that clients often mis-encode
+	Name  string
+	Final bool          // the client must say that it cannot have what it wants until something is fixed
+	Later time.Duration // how long it takes until that is done
+	Hard  bool          // it meets an order with an item, a quantity and fields that clients often mis-encode
 
 	takes    Pace
 	steps    func(Dice) []step

@@ -17,7 +17,7 @@ import (
 const Outage = "an outage"
 
 var orderFaults = []Fault{
-	{Name: "nothing is wrong", Clients: 3},
+	{Name: "nothing is wrong"},
 	{Name: "the answer is lost after the order was created", steps: always(comes(conformance.NoAnswer))},
 	{Name: "the request is lost before the service", steps: always(lost())},
 	{Name: "three answers are lost", Hard: true, steps: always(repeat(3, comes(conformance.NoAnswer))...)},
@@ -68,7 +68,7 @@ var orderFaults = []Fault{
 	{Name: "201 with somebody else's order", variants: []variant{
 		{"another item", always(mixedUp(func(o *storefront.Order) { o.Item = "samovar" }))},
 		{"another quantity", always(mixedUp(func(o *storefront.Order) { o.Qty++ }))}}},
-	{Name: Outage, Clients: 20, steps: func(d Dice) []step {
+	{Name: Outage, steps: func(d Dice) []step {
 		tries := map[Pace]int{Seconds: 5, Minutes: 6, Days: 18}[d.pace]
 		return repeat(tries, says(503, html))
 	}},

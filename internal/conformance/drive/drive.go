@@ -164,11 +164,13 @@ func listen() net.Listener {
 
 // clients is how many meet the fault.
 func (m *Meeting) clients() int {
-	n := max(1, m.Fault.Clients)
-	if !m.run.bubble() {
-		n = min(n, 5)
+	switch {
+	case m.Fault.Name != faults.Outage:
+		return 1
+	case m.run.bubble():
+		return 20
 	}
-	return n
+	return 5
 }
 
 // stagger makes clients begin at times of their own: some take their chance from the clock.
@@ -280,7 +282,6 @@ func (m *Meeting) Close() {
 		v.transport.stop()
 		v.shop.Close()
 		v.server.Close()
-		v.transport.idle()
 	}
 }
 
@@ -308,18 +309,18 @@ func (v *visit) order() {
 	for _, o := range orders {
 		c := v.begin()
 		c.Want = o
-		name := fmt.Sprintf("CreateOrder(ctx, %q, %d)", o.Item, o.Qty)
-		create := func(ctx context.Context) (string, error) { return v.client.CreateOrder(ctx, o.Item, o.Qty) }
-		if fields := string(o.Fields); fields != "" {
+		name, fields := fmt.Sprintf("CreateOrder(ctx, %q, %d)", o.Item, o.Qty), string(o.Fields)
+		if fields != "" {
 			name = fmt.Sprintf("CreateOrderWithFields(ctx, %q, %d, %q)", o.Item, o.Qty,
 				conformance.Excerpt(fields, 1000))
-			create = func(ctx context.Context) (string, error) {
-				return v.client.CreateOrderWithFields(ctx, o.Item, o.Qty, fields)
-			}
 		}
-		said := c.Asked(name)
-		id, err := call(v, create)
-		said(&conformance.Result{ID: id, Err: err, Stuck: v.stuck})
+		err := v.ask(c, name, "", func(ctx context.Context, r *conformance.Result) {
+			if fields == "" {
+				r.ID, r.Err = v.client.CreateOrder(ctx, o.Item, o.Qty)
+			} else {
+				r.ID, r.Err = v.client.CreateOrderWithFields(ctx, o.Item, o.Qty, fields)
+			}
+		})
 		if v.client.ResumeOrder != nil {
 			v.resume(c, err)
 		}
@@ -369,10 +370,10 @@ func (v *visit) resume(c *faults.Call, err error) {
 		default:
 			return
 		}
-		said := c.Asked("ResumeOrder(ctx, err)")
-		var id string
-		id, err = call(v, func(ctx context.Context) (string, error) { return v.client.ResumeOrder(ctx, err) })
-		said(&conformance.Result{ID: id, Err: err, Stuck: v.stuck})
+		before := err
+		err = v.ask(c, "ResumeOrder(ctx, err)", "", func(ctx context.Context, r *conformance.Result) {
+			r.ID, r.Err = v.client.ResumeOrder(ctx, before)
+		})
 	}
 }
 
@@ -381,9 +382,9 @@ const mostResumptions = 30
 
 // walk walks through a list.
 func (v *visit) walk(name string, list func(context.Context) ([]string, error)) {
-	said := v.begin().Asked(name + "(ctx)")
-	ids, err := call(v, list)
-	said(&conformance.Result{IDs: ids, Err: err, Stuck: v.stuck})
+	v.ask(v.begin(), name+"(ctx)", "", func(ctx context.Context, r *conformance.Result) {
+		r.IDs, r.Err = list(ctx)
+	})
 }
 
 // read reads a product four times. Its name changes in between, but not before the third time,
@@ -392,14 +393,9 @@ func (v *visit) walk(name string, list func(context.Context) ([]string, error)) 
 func (v *visit) read() {
 	c := v.begin()
 	get := func(id, want string) {
-		if v.stuck || v.err != nil {
-			return
-		}
-		said := c.Asked(fmt.Sprintf("GetProduct(ctx, %q)", id))
-		got, err := call(v, func(ctx context.Context) (string, error) {
-			return v.client.GetProduct(ctx, id)
+		v.ask(c, fmt.Sprintf("GetProduct(ctx, %q)", id), want, func(ctx context.Context, r *conformance.Result) {
+			r.Text, r.Err = v.client.GetProduct(ctx, id)
 		})
-		said(&conformance.Result{Text: got, Want: want, Err: err, Stuck: v.stuck})
 	}
 	if v.Fault.Name == faults.Missing {
 		get("samovar", "")
@@ -429,20 +425,19 @@ func (v *visit) read() {
 func (v *visit) look() {
 	lost := v.shop.Begin(conformance.Orders, faults.Unanswered)
 	v.calls = append(v.calls, &lost.Call)
-	_, err := call(v, func(ctx context.Context) (string, error) { return v.client.CreateOrder(ctx, "teapot", 2) })
+	err := v.call(func(ctx context.Context, r *conformance.Result) {
+		_, r.Err = v.client.CreateOrder(ctx, "teapot", 2)
+	}).Err
 	v.calls = nil
 	if err == nil || errors.Is(err, conformance.ErrNotCreated) || v.stuck || v.err != nil {
 		return
 	}
 	c := v.begin()
 	find := func() {
-		if v.stuck || v.err != nil {
-			return
-		}
 		want := strings.Join(lost.Created(), " ")
-		said := c.Asked("FindOrder(ctx, err)")
-		id, err := call(v, func(ctx context.Context) (string, error) { return v.client.FindOrder(ctx, err) })
-		said(&conformance.Result{ID: id, Want: want, Err: err, Stuck: v.stuck})
+		v.ask(c, "FindOrder(ctx, err)", want, func(ctx context.Context, r *conformance.Result) {
+			r.ID, r.Err = v.client.FindOrder(ctx, err)
+		})
 	}
 	if v.Fault.None() {
 		find()
@@ -460,40 +455,48 @@ func (v *visit) begin() *faults.Call {
 // errStuck is what a method returned that did not come to its end.
 var errStuck = errors.New("(it did not return, and was stopped)")
 
+// ask calls a method of the client, unless an earlier call has not returned, and records what it said.
+func (v *visit) ask(c *faults.Call, name, want string, method func(context.Context, *conformance.Result)) error {
+	if v.stuck || v.err != nil {
+		return errStuck
+	}
+	said := c.Asked(name)
+	r := v.call(method)
+	r.Want = want
+	said(r)
+	return r.Err
+}
+
 // call calls a method of the client, and ends it if it does not return: two minutes after its last
 // request, or where time passes in a bubble, a day and six hours after the call.
-func call[T any](v *visit, method func(context.Context) (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
+func (v *visit) call(method func(context.Context, *conformance.Result)) *conformance.Result {
 	ctx, cancel := context.WithCancel(v.ctx)
 	defer cancel()
-	returned := make(chan result, 1)
+	returned := make(chan *conformance.Result, 1)
 	go func() {
-		r := result{err: errStuck}
+		r := &conformance.Result{Err: errStuck}
 		defer func() { returned <- r }() // also if the transport ends the goroutine
-		r.value, r.err = method(ctx)
+		method(ctx, r)
 	}()
 	patience, active := 2*time.Minute, v.active
 	if v.run.bubble() {
 		patience, active = 30*time.Hour, func() time.Time { return time.Time{} }
 	}
-	if r, ok := await(returned, patience, active); ok {
-		if broken, ok := errors.AsType[*brokenError](r.err); ok {
-			v.err = broken
+	r, ok := await(returned, patience, active)
+	if !ok {
+		cancel()
+		v.transport.stop()
+		if v.run.bubble() { // where nothing may be left running
+			<-returned
 		}
-		v.err = cmp.Or(v.err, v.ctx.Err())
-		v.stuck = r.err == errStuck
-		return r.value, r.err
+		r = &conformance.Result{Err: errStuck}
+	} else if broken, ok := errors.AsType[*brokenError](r.Err); ok {
+		v.err = broken
 	}
-	v.stuck = true
-	cancel()
-	v.transport.stop()
-	if v.run.bubble() { // where nothing may be left running
-		<-returned
-	}
-	return *new(T), errStuck
+	v.stuck = r.Err == errStuck
+	r.Stuck = v.stuck
+	v.err = cmp.Or(v.err, v.ctx.Err())
+	return r
 }
 
 // active returns when the client has last sent a request of the latest call, or got an answer.
@@ -550,7 +553,6 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (t *transport) stop() { t.left.Store(0) }
-func (t *transport) idle() { t.CloseIdleConnections() }
 
 // Explain says what a client did wrong. Of the stories, which are long, two of a check are enough.
 func (r *Run) Explain(check *conformance.Check, v conformance.Violation) string {

@@ -56,7 +56,7 @@ func Program(ctx context.Context, command []string) (func(url string, way http.R
 	p := &process{ctx: ctx, command: command, url: "http://127.0.0.1:9"} // where nobody is
 	waits := time.AfterFunc(soon, func() {
 		fmt.Fprintf(os.Stderr, "The program has not answered its first request so far, and has %v for it. %s\n%s",
-			answersIn, flushes, p.said.String())
+			answersIn, flushes, p.said.take())
 	})
 	able, err := p.start()
 	waits.Stop()
@@ -121,38 +121,24 @@ func (s *stderr) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text = append(s.text, b...)
-	s.pass(mostTail)
-	return len(b), nil
-}
-
-// pass passes on all but the last n bytes.
-func (s *stderr) pass(n int) {
-	if more := len(s.text) - n; more > 0 {
+	if more := len(s.text) - mostTail; more > 0 {
 		os.Stderr.Write(s.text[:more])
 		s.text = append(s.text[:0], s.text[more:]...)
 	}
+	return len(b), nil
 }
 
-// Pass passes on what is held back.
-func (s *stderr) Pass() {
+// take returns what is held back, and holds it back no more.
+func (s *stderr) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pass(0)
-}
-
-// String returns what is held back.
-func (s *stderr) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return printable(strings.ToValidUTF8(string(s.text), "\ufffd"))
-}
-
-// Drop drops it.
-func (s *stderr) Drop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	text := string(s.text)
 	s.text = nil
+	return text
 }
+
+// pass passes it on.
+func (s *stderr) pass() { os.Stderr.WriteString(s.take()) }
 
 // A request is a line that the program reads.
 type request struct {
@@ -234,7 +220,7 @@ func (p *process) end() error {
 		err = broken("the program printed %q, for which it was not asked", conformance.Excerpt(line, 200))
 	}
 	p.stop()
-	p.said.Pass()
+	p.said.pass()
 	return err
 }
 
@@ -245,14 +231,13 @@ func (p *process) ask(ctx context.Context, what request) (got reply, err error) 
 	e.SetEscapeHTML(false)
 	e.Encode(what)
 	asked := strings.TrimSpace(text.String())
-	defer p.said.Pass()
+	defer p.said.pass()
 	go p.input.Write(text.Bytes()) // if it does not read, it does not answer
 	wrong := func(format string, args ...any) (reply, error) {
 		err := broken(format, args...)
 		err.asked = printable("when the program was asked for " + asked + ", it ")
-		if said := strings.TrimSpace(p.said.String()); said != "" {
+		if said := strings.TrimSpace(printable(p.said.take())); said != "" {
 			err.stderr = "\nThe last that it wrote to its standard error:\n    " + strings.ReplaceAll(said, "\n", "\n    ")
-			p.said.Drop()
 		}
 		return reply{}, err
 	}
@@ -271,7 +256,6 @@ func (p *process) ask(ctx context.Context, what request) (got reply, err error) 
 		}
 		return got, nil
 	case <-ctx.Done():
-		p.said.Pass()
 		return wrong("did not answer, and was stopped. %s", flushes)
 	}
 }
