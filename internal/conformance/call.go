@@ -161,18 +161,6 @@ func (a *Answer) RetryAfter() time.Duration {
 	return time.Duration(min(seconds, 60)) * time.Second
 }
 
-// why says what the service has against a request.
-func (a *Answer) why() string {
-	var problem storefront.Problem
-	json.Unmarshal(a.Body, &problem)
-	text := fmt.Sprintf("%d %s. %s", a.Status, strings.TrimPrefix(problem.Type, ProblemPrefix),
-		problem.Detail)
-	for _, e := range problem.Errors {
-		text += fmt.Sprintf(" %s: %s", e.Pointer+e.Parameter+e.Header, e.Detail)
-	}
-	return Excerpt(text, 500)
-}
-
 // OrderID returns the ID if the body is a JSON object with one.
 func OrderID(body []byte) string {
 	var order struct {
@@ -312,16 +300,6 @@ func bodyText(body []byte) string {
 	return cut(b.String(), mostShown)
 }
 
-// SameOrder reports whether two requests have the same JSON, in which 2.0 is 2.
-func (e *Exchange) SameOrder(other *Exchange) bool {
-	if bytes.Equal(e.Body, other.Body) {
-		return true
-	}
-	_, _, err := ijson.Parse(e.Body)
-	_, _, otherErr := ijson.Parse(other.Body)
-	return err == nil && otherErr == nil && ijson.Sum(e.Body) == ijson.Sum(other.Body)
-}
-
 // Created returns the IDs of the orders that the shop has of it.
 func (c *Call) Created() (ids []string) {
 	for _, e := range c.Exchanges {
@@ -367,43 +345,37 @@ func (c *Call) Story() string {
 		}
 		b.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
 	}
-	called, results := c.Results, c.Results
-	before := func(i int) { // what was called and said before an exchange
-		for {
-			switch {
-			case len(called) > 0 && len(called) == len(results) && called[0].From <= i:
-				say(called[0].Asked, "%s is called", called[0].Name)
-				called = called[1:]
-			case len(results) > len(called) && results[0].To <= i:
-				say(results[0].At, "%s", results[0])
-				results = results[1:]
-			default:
-				return
-			}
-		}
-	}
 	const shown = 6
-	for i, e := range c.Exchanges {
-		before(i)
-		if i >= shown && i < len(c.Exchanges)-2 {
-			if i == shown {
-				fmt.Fprintf(&b, "             … and %d more requests\n", len(c.Exchanges)-2-shown)
+	told := 0
+	tell := func(to int) {
+		for ; told < to; told++ {
+			i, e := told, c.Exchanges[told]
+			if i >= shown && i < len(c.Exchanges)-2 {
+				if i == shown {
+					fmt.Fprintf(&b, "             … and %d more requests\n", len(c.Exchanges)-2-shown)
+				}
+				continue
 			}
-			continue
+			body := bodyText(e.Body)
+			same := func(was *Exchange) bool { return bytes.Equal(was.Body, e.Body) }
+			if first := slices.IndexFunc(c.Exchanges[:min(i, shown)], same); first >= 0 && len(body) > 100 {
+				body = fmt.Sprint("the body of ", first+1)
+			}
+			say(e.At, "%d. %s %s%s  %s", i+1, e.Method, e.Target, e.asked(), body)
+			end := e.Ended
+			if end.IsZero() {
+				end = e.At
+			}
+			say(end, "   %s", e.answered())
 		}
-		body := bodyText(e.Body)
-		same := func(was *Exchange) bool { return bytes.Equal(was.Body, e.Body) }
-		if first := slices.IndexFunc(c.Exchanges[:min(i, shown)], same); first >= 0 && len(body) > 100 {
-			body = fmt.Sprint("the body of ", first+1)
-		}
-		say(e.At, "%d. %s %s%s  %s", i+1, e.Method, e.Target, e.asked(), body)
-		end := e.Ended
-		if end.IsZero() {
-			end = e.At
-		}
-		say(end, "   %s", e.answered())
 	}
-	before(len(c.Exchanges))
+	for _, r := range c.Results {
+		tell(r.From)
+		say(r.Asked, "%s is called", r.Name)
+		tell(r.To)
+		say(r.At, "%s", r)
+	}
+	tell(len(c.Exchanges))
 	if c.Kind.IsOrder() {
 		fmt.Fprintf(&b, "             In the end, the shop has %s\n", cmp.Or(strings.Join(c.Created(), " and "), "no order"))
 	}

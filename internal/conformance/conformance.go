@@ -71,15 +71,8 @@ func (k Kind) IsOrder() bool { return k == Orders || k == Fields }
 
 // Checks returns those of a kind, the heaviest first.
 func Checks(kind Kind) []*Check {
-	checks := walkChecks
-	switch kind {
-	case Orders, Fields:
-		checks = orderChecks
-	case Products:
-		checks = productChecks
-	case Lookups:
-		checks = lookupChecks
-	}
+	checks := map[Kind][]*Check{Orders: orderChecks, Fields: orderChecks, Users: walkChecks, Widgets: walkChecks,
+		Products: productChecks, History: walkChecks, Lookups: lookupChecks}[kind]
 	return slices.SortedStableFunc(slices.Values(checks),
 		func(a, b *Check) int { return cmp.Compare(a.Weight, b.Weight) })
 }

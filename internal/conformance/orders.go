@@ -87,7 +87,7 @@ func orderRequest(c *Call) (bool, string) {
 			return true, fmt.Sprintf("Request %d is not POST /v1/orders.", i+1)
 		case e.Expected && e.FromService && e.Answer.Status >= 400 && e.Answer.Status < 500 &&
 			!e.Answer.says("idempotency-key-reused"):
-			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, e.Answer.why())
+			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, bodyText(e.Answer.Body))
 		}
 	}
 	tries := c.tries(0, len(c.Exchanges))
@@ -116,7 +116,7 @@ func oneKey(c *Call) (bool, string) {
 func sameOrder(c *Call) (bool, string) {
 	tries := c.tries(0, len(c.Exchanges))
 	for _, e := range tries {
-		if !e.SameOrder(tries[0]) {
+		if !same(e.Order(), tries[0].Order()) {
 			return true, fmt.Sprintf("The body of request %d is another order than that of request %d: %s.",
 				c.number(e), c.number(tries[0]), difference(tries[0].Body, e.Body))
 		}
@@ -274,7 +274,7 @@ func noRefusal(c *Call, _ int, p part) (met bool, violation string) {
 	changed := !last.FromService && last.Answer.toAnother()
 	if changed && errors.Is(p.result.Err, ErrNotCreated) {
 		return true, fmt.Sprintf("%s gives the order up as one that was not created, but the answer to request "+
-			"%d is not one to what the client sent: %s", p.result.Name, c.number(last), last.Answer.why())
+			"%d is not one to what the client sent: %s", p.result.Name, c.number(last), bodyText(last.Answer.Body))
 	}
 	return changed, ""
 }
@@ -412,22 +412,18 @@ func usual(waits []time.Duration) []time.Duration {
 
 var waitsDiffer = inOutages(func(waits [][]time.Duration) (met bool, violation string) {
 	shortest := slices.MinFunc(waits, func(a, b []time.Duration) int { return cmp.Compare(len(a), len(b)) })
-	differ, clearly := 0, 0
+	differ := 0
 	for i := range shortest {
 		least, most := waits[0][i], waits[0][i]
 		for _, w := range waits {
 			least, most = min(least, w[i]), max(most, w[i])
 		}
-		switch apart := most - least - least/50; { // timers are not exact
-		case apart > 100*time.Millisecond:
-			clearly++
-			fallthrough
-		case apart > 10*time.Millisecond: // as those of a client that never waits, on a busy machine
+		if most-least-least/50 > 10*time.Millisecond { // timers are not exact
 			differ++
 		}
 	}
-	if few := len(shortest) / 6; differ > few { // a few differ where a client is stalled
-		return clearly > few, ""
+	if differ > len(shortest)/6 { // a few differ where a client is stalled
+		return true, ""
 	}
 	same := slices.Clone(shortest)
 	for i := range same {
@@ -510,12 +506,10 @@ func inOutages(
 	}
 }
 
-// outages returns the waits of the calls that met one, and one of the calls. Of calls that began
-// at the same time and went on together, it takes one: their chance may come from the clock.
+// outages returns the waits of the calls that met one, and one of the calls.
 func outages(calls []*Call) (waits [][]time.Duration, of *Call) {
-	var taken []*Call
 	for _, c := range calls {
-		if !c.Outage || slices.ContainsFunc(taken, c.beganWith) {
+		if !c.Outage {
 			continue
 		}
 		var w []time.Duration
@@ -525,16 +519,10 @@ func outages(calls []*Call) (waits [][]time.Duration, of *Call) {
 			}
 		}
 		if len(w) >= 4 {
-			taken, waits, of = append(taken, c), append(waits, w), c
+			waits, of = append(waits, w), c
 		}
 	}
 	return waits, of
-}
-
-// beganWith reports whether the call began at the same time as an earlier one, and before its end.
-func (c *Call) beganWith(earlier *Call) bool {
-	last := earlier.Exchanges[len(earlier.Exchanges)-1]
-	return c.Began.Sub(earlier.Began) < 2*time.Second && c.Began.Before(last.At)
 }
 
 func mean(waits []time.Duration) (m time.Duration) {

@@ -171,7 +171,7 @@ func (c *Call) readsRightly() (met bool, violation string) {
 			return true, fmt.Sprintf("Request %d is not a GET.", i+1)
 		case e.FromService && e.Answer.Status >= 400 && (e.Cursor == "" || e.CursorKnown) &&
 			e.Answer.Status != http.StatusNotFound:
-			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, e.Answer.why())
+			return true, fmt.Sprintf("The service itself refuses request %d: %s", i+1, bodyText(e.Answer.Body))
 		}
 		reads++
 	}

@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -74,17 +73,9 @@ func (f *Fault) Pause(pace Pace) time.Duration { return cmp.Or(f.pause, 2*pace.M
 // of the shop decides their sequence and what is a number, such as where an answer is cut, but
 // not what is tried.
 func Of(kind conformance.Kind, pace Pace) []*Fault {
-	all := walkFaults
-	switch kind {
-	case conformance.Orders:
-		all = orderFaults
-	case conformance.Fields:
-		all = fieldFaults
-	case conformance.Products:
-		all = productFaults
-	case conformance.Lookups:
-		all = lookupFaults
-	}
+	all := map[conformance.Kind][]Fault{conformance.Orders: orderFaults, conformance.Fields: fieldFaults,
+		conformance.Users: walkFaults, conformance.Widgets: walkFaults, conformance.Products: productFaults,
+		conformance.History: walkFaults, conformance.Lookups: lookupFaults}[kind]
 	var out []*Fault
 	for _, f := range all {
 		if f.takes > pace {
@@ -175,14 +166,6 @@ func newDice(seed uint64, name string, pace Pace) Dice {
 	stream := fnv.New64a()
 	stream.Write([]byte(name))
 	return Dice{rand.New(rand.NewPCG(seed, stream.Sum64())), pace}
-}
-
-// retryAfter returns seconds for a client to wait.
-func (d Dice) retryAfter() string {
-	if d.pace == Seconds {
-		return "1"
-	}
-	return strconv.Itoa(2 + d.IntN(4))
 }
 
 // a page of a proxy, in Latin-1 and with what looks like an order

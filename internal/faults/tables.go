@@ -39,9 +39,7 @@ var orderFaults = []Fault{
 		steps: always(step{times: 1, edit: func(a *conformance.Answer) {
 			a.Header.Set("Location", conformance.SignInPath)
 		}})},
-	{Name: "503 with Retry-After", steps: func(d Dice) []step {
-		return repeat(2, unavailable(d.retryAfter()))
-	}},
+	{Name: "503 with Retry-After", steps: always(repeat(2, unavailable("3"))...)},
 	{Name: "503 with a date as Retry-After",
 		variants: each(unavailable, "Mon, 23 Nov 2026 10:00:00 GMT", "Wed, 01 Jan 2098 00:00:00 GMT")},
 	{Name: "503 with a Retry-After that means nothing",
@@ -49,15 +47,11 @@ var orderFaults = []Fault{
 	{Name: "503 with a huge Retry-After", takes: Days,
 		variants: times(3, each(unavailable, "86400", strings.Repeat("9", 40)))},
 	{Name: "503 without Retry-After", Hard: true, steps: always(says(503, html))},
-	{Name: "409 while the first try is under way", steps: func(d Dice) []step {
-		return []step{{held: true, delivery: conformance.NoAnswer},
-			problem(409, "idempotency-key-in-progress", "Another request with this key is in progress.", "",
-				"Retry-After", "1")}
-	}},
+	{Name: "409 while the first try is under way",
+		steps: always(step{held: true, delivery: conformance.NoAnswer}, problem(409, "idempotency-key-in-progress",
+			"Another request with this key is in progress.", "", "Retry-After", "1"))},
 	{Name: "409 of a proxy", steps: always(says(409, html))},
-	{Name: "429 with Retry-After", steps: func(d Dice) []step {
-		return []step{says(429, html, "Retry-After", d.retryAfter())}
-	}},
+	{Name: "429 with Retry-After", steps: always(says(429, html, "Retry-After", "2"))},
 	{Name: "408", steps: always(problem(408, "request-timeout", "The body did not arrive in time.", ""))},
 	{Name: "500 after the order was created", steps: always(done(says(500, html)))},
 	{Name: "520", steps: always(done(says(520, html)))},
@@ -223,9 +217,7 @@ var walkFaults = []Fault{
 	{Name: "the list changes during the walk", steps: always(served, step{times: 1, change: true})},
 	{Name: "a page has another Link, too",
 		steps: always(step{times: 1, edit: linked}, step{times: 1, edit: linked})},
-	{Name: "503 in the middle", steps: func(d Dice) []step {
-		return []step{served, unavailable(d.retryAfter())}
-	}},
+	{Name: "503 in the middle", steps: always(served, unavailable("3"))},
 	{Name: "a page is cut", steps: cuts(conformance.Whole, conformance.CutBody)},
 	{Name: "a page is lost", steps: always(served, comes(conformance.NoAnswer))},
 	{Name: "200 with a page to sign in", steps: always(served, says(200, signIn))},
@@ -271,7 +263,7 @@ var readFaults = []Fault{
 // The order has arrived when the client looks for it. Where nothing is wrong, it looks before that, too.
 var lookupFaults = slices.Concat([]Fault{
 	{Name: "nothing is wrong"},
-	{Name: "503 with Retry-After", steps: func(d Dice) []step { return []step{unavailable(d.retryAfter())} }},
+	{Name: "503 with Retry-After", steps: always(unavailable("3"))},
 }, readFaults, []Fault{
 	{Name: "200 with no page", variants: each(saysJSON(200), append(noPages, signIn)...)},
 	{Name: "204", steps: always(says(204, ""))},
@@ -306,10 +298,8 @@ var productFaults = slices.Concat([]Fault{
 		pause: time.Millisecond},
 	{Name: "the answer is not to be kept", steps: always(controlled("private, max-age=60, no-store")),
 		pause: time.Millisecond},
-	{Name: "503", steps: func(d Dice) []step { return []step{unavailable(d.retryAfter())} }},
-	{Name: "429", steps: func(d Dice) []step {
-		return []step{says(429, html, "Retry-After", d.retryAfter())}
-	}},
+	{Name: "503", steps: always(unavailable("3"))},
+	{Name: "429", steps: always(says(429, html, "Retry-After", "2"))},
 }, readFaults, []Fault{
 	{Name: "200 with a page to sign in", steps: always(says(200, signIn), says(200, signIn))},
 	{Name: "200 with JSON that is no product",

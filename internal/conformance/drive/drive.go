@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"runtime"
@@ -51,21 +50,15 @@ type Client struct {
 
 // Can reports whether the client does what is of a kind.
 func (c *Client) Can(kind conformance.Kind) bool {
-	switch kind {
-	case conformance.Fields:
-		return c.CreateOrderWithFields != nil
-	case conformance.Users:
-		return c.ListUsers != nil
-	case conformance.History:
-		return c.ListOrders != nil
-	case conformance.Lookups:
-		return c.FindOrder != nil
-	case conformance.Widgets:
-		return c.ListWidgets != nil
-	case conformance.Products:
-		return c.GetProduct != nil
-	}
-	return c.CreateOrder != nil
+	return map[conformance.Kind]bool{
+		conformance.Orders:   c.CreateOrder != nil,
+		conformance.Fields:   c.CreateOrderWithFields != nil,
+		conformance.Users:    c.ListUsers != nil,
+		conformance.Widgets:  c.ListWidgets != nil,
+		conformance.Products: c.GetProduct != nil,
+		conformance.History:  c.ListOrders != nil,
+		conformance.Lookups:  c.FindOrder != nil,
+	}[kind]
 }
 
 // A Run drives clients.
@@ -149,19 +142,6 @@ type visit struct {
 // Wait returns when the meeting, which has begun, is over.
 func (m *Meeting) Wait() { <-m.over }
 
-// listen takes an address that no client of another test, which goes on for long, has had.
-func listen() net.Listener {
-	own := net.IPv4(127, byte(1+rand.N(254)), byte(rand.N(256)), byte(1+rand.N(254)))
-	listener, err := net.Listen("tcp", net.JoinHostPort(own.String(), "0"))
-	if err != nil { // not all systems have more than one
-		listener, err = net.Listen("tcp", "127.0.0.1:0")
-	}
-	if err != nil {
-		panic(err)
-	}
-	return listener
-}
-
 // clients is how many meet the fault.
 func (m *Meeting) clients() int {
 	switch {
@@ -200,11 +180,15 @@ func (m *Meeting) Open() {
 			way.DialContext = shop.Dial
 			listener = shop
 		} else {
-			listener = listen()
+			var err error
+			if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+				panic(err)
+			}
 			url = "http://" + listener.Addr().String()
 		}
 		go v.server.Serve(listener)
-		v.transport = newTransport(way, m.Kind)
+		v.transport = &transport{Transport: way}
+		v.transport.left.Store(int64(m.Kind.MostRequests()))
 		v.client = m.run.New(url, v.transport)
 		m.visits = append(m.visits, v)
 	}
@@ -537,12 +521,6 @@ func await[T any](from <-chan T, patience time.Duration, active func() time.Time
 type transport struct {
 	*http.Transport
 	left atomic.Int64
-}
-
-func newTransport(t *http.Transport, kind conformance.Kind) *transport {
-	limited := &transport{Transport: t}
-	limited.left.Store(int64(kind.MostRequests()))
-	return limited
 }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
