@@ -361,7 +361,14 @@ func (c *Call) Story() string {
 			if first := slices.IndexFunc(c.Exchanges[:min(i, shown)], same); first >= 0 && len(body) > 100 {
 				body = fmt.Sprint("the body of ", first+1)
 			}
-			say(e.At, "%d. %s %s%s  %s", i+1, e.Method, e.Target, e.asked(), body)
+			fields := ""
+			if e.Key != "" {
+				fields += "  Idempotency-Key: " + Excerpt(e.Key, 60)
+			}
+			if e.Tag != "" {
+				fields += "  If-None-Match: " + Excerpt(e.Tag, 60)
+			}
+			say(e.At, "%d. %s %s%s  %s", i+1, e.Method, e.Target, fields, body)
 			end := e.Ended
 			if end.IsZero() {
 				end = e.At
@@ -395,51 +402,29 @@ func (r *Result) String() string {
 	}
 }
 
-func (e *Exchange) asked() string {
-	var b strings.Builder
-	if e.Key != "" {
-		fmt.Fprintf(&b, "  Idempotency-Key: %s", Excerpt(e.Key, 60))
-	}
-	if e.Tag != "" {
-		fmt.Fprintf(&b, "  If-None-Match: %s", Excerpt(e.Tag, 60))
-	}
-	return b.String()
-}
-
+// answered says what came of a request, as far as it came.
 func (e *Exchange) answered() string {
-	var text string
-	switch e.Delivery {
-	case NoAnswer, Silent:
-		text = "no answer: " + string(e.Delivery)
-		if e.Delivery == NoAnswer {
-			text = string(e.Delivery)
-		}
-	default:
-		text = fmt.Sprint(e.Answer.Status)
-		for _, name := range []string{"Retry-After", "Location", "Age", "ETag", "Cache-Control",
-			"Idempotent-Replayed"} {
-			if name == "Cache-Control" && e.Answer.Header.Get("ETag") == "" {
-				continue
-			}
-			if value := e.Answer.Header.Get(name); value != "" {
+	said := []string{string(e.Delivery)}
+	if e.Delivery != NoAnswer && e.Delivery != Silent {
+		text := fmt.Sprint(e.Answer.Status)
+		for _, name := range []string{"Retry-After", "Location", "Age", "ETag", "Cache-Control", "Idempotent-Replayed"} {
+			value := e.Answer.Header.Get(name)
+			if value != "" && (name != "Cache-Control" || e.Answer.Header.Get("ETag") != "") {
 				text += "  " + name + ": " + Excerpt(value, 40)
 			}
 		}
-		text += "  " + bodyText(e.Answer.Body)
-		if e.Delivery != Whole {
-			text += "; " + string(e.Delivery)
-		}
+		said = []string{text + "  " + bodyText(e.Answer.Body), string(e.Delivery)}
 	}
 	if e.Left {
-		text += "; the client left"
+		said = append(said, "the client left")
 	}
 	switch {
 	case e.Created != "" && e.Held:
-		text += "; the request was held up, and created the order " + e.Created + " later"
+		said = append(said, "the request was held up, and created the order "+e.Created+" later")
 	case e.Created != "" && (e.Delivery != Whole || e.Answer.Status != http.StatusCreated):
-		text += "; the shop has created the order " + e.Created
+		said = append(said, "the shop has created the order "+e.Created)
 	}
-	return text
+	return strings.Join(slices.DeleteFunc(said, func(s string) bool { return s == "" }), "; ")
 }
 
 // rounded returns a duration as people would say it.

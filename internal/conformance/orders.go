@@ -16,10 +16,10 @@ var orderChecks = []*Check{
 		orderRequest, nil},
 	{"one-key", SecondOrder, "All tries of an order have one key, which is made before the first.",
 		"An order whose answer is lost may be there. With another key, the next try creates a second one, " +
-			"and the shop delivers twice.", oneKey, nil},
+			"and the shop delivers twice.", eachTry(oneKey), nil},
 	{"same-order", LostOrder, "All tries of an order send the same order.",
 		"If the first try has arrived, the service answers 422 idempotency-key-reused, and the client " +
-			"never learns of its order.", sameOrder, nil},
+			"never learns of its order.", eachTry(sameOrder), nil},
 	{"goes-on", LostOrder, "Tries go on until an answer is final, for 10 minutes at least, or until the " +
 		"client leaves the order to a queue, which goes on.",
 		"The order may be there, and nobody knows of it; or it is not, and a try more would have " +
@@ -102,56 +102,51 @@ func orderRequest(c *Call) (bool, string) {
 	return true, ""
 }
 
-func oneKey(c *Call) (bool, string) {
-	tries := c.tries(0, len(c.Exchanges))
-	for _, e := range tries {
-		if e.Key != tries[0].Key {
-			return true, fmt.Sprintf("Request %d has another key than request %d, but for the same order.",
-				c.number(e), c.number(tries[0]))
+// eachTry judges the tries of an order by the first.
+func eachTry(differs func(c *Call, first, e *Exchange) string) func(*Call) (bool, string) {
+	return func(c *Call) (bool, string) {
+		tries := c.tries(0, len(c.Exchanges))
+		for _, e := range tries {
+			if violation := differs(c, tries[0], e); violation != "" {
+				return true, violation
+			}
 		}
+		return len(tries) > 1, ""
 	}
-	return len(tries) > 1, ""
 }
 
-func sameOrder(c *Call) (bool, string) {
-	tries := c.tries(0, len(c.Exchanges))
-	for _, e := range tries {
-		if !same(e.Order(), tries[0].Order()) {
-			return true, fmt.Sprintf("The body of request %d is another order than that of request %d: %s.",
-				c.number(e), c.number(tries[0]), difference(tries[0].Body, e.Body))
-		}
+func oneKey(c *Call, first, e *Exchange) (violation string) {
+	if e.Key == first.Key {
+		return ""
 	}
-	return len(tries) > 1, ""
+	return fmt.Sprintf("Request %d has another key than request %d, but for the same order.",
+		c.number(e), c.number(first))
+}
+
+func sameOrder(c *Call, first, e *Exchange) (violation string) {
+	if same(e.Order(), first.Order()) {
+		return ""
+	}
+	return fmt.Sprintf("The body of request %d is another order than that of request %d: %s.",
+		c.number(e), c.number(first), difference(first.Body, e.Body))
 }
 
 func goesOn(c *Call, _ int, p part) (met bool, violation string) {
-	if text := c.givesUp(p); text != "" {
-		return true, text
-	}
-	retryable := func(e *Exchange) bool { return e.Meaning() == Retryable }
-	return slices.ContainsFunc(p.tries, retryable), ""
-}
-
-// givesUp says how the client ended its tries too early.
-func (c *Call) givesUp(p part) (violation string) {
 	r := p.result
 	if len(p.tries) == 0 {
 		before := c.tries(0, r.From)
 		if len(before) > 0 && r.Err != nil && !r.Stuck && r.At.Sub(before[0].At) < leastTime {
-			return r.Name + " sent nothing and failed."
+			return true, r.Name + " sent nothing and failed."
 		}
-		return ""
+		return false, ""
 	}
 	last := p.tries[len(p.tries)-1]
-	if last.Meaning() != Retryable {
-		return ""
-	}
 	tried, early := c.tried(p)
-	if r.Err == nil || r.Stuck || !early {
-		return ""
+	if last.Meaning() == Retryable && r.Err != nil && !r.Stuck && early {
+		return true, fmt.Sprintf("%s gave up after %v and request %d, whose answer is not final.",
+			r.Name, rounded(tried), c.number(last))
 	}
-	return fmt.Sprintf("%s gave up after %v and request %d, whose answer is not final.",
-		r.Name, rounded(tried), c.number(last))
+	return slices.ContainsFunc(p.tries, func(e *Exchange) bool { return e.Meaning() == Retryable }), ""
 }
 
 // tried returns for how long a client has tried that says what came of it, and whether it must

@@ -104,7 +104,7 @@ func (c *Call) take(e *conformance.Exchange) step {
 	}
 	c.taken++
 	if c.taken > len(c.steps) {
-		if c.fault.forever {
+		if c.fault.Forever {
 			return c.steps[len(c.steps)-1]
 		}
 		return step{times: 1}

@@ -39,15 +39,15 @@ func (p Pace) MaxAge() time.Duration {
 // A Fault is how the first requests of a call are answered. Those after them, the service
 // answers.
 type Fault struct {
-	Name  string
-	Final bool          // the client must say that it cannot have what it wants until something is fixed
-	Later time.Duration // how long it takes until that is done
-	Hard  bool          // it meets an order with an item, a quantity and fields that clients often mis-encode
+	Name    string
+	Final   bool          // the client must say that it cannot have what it wants until something is fixed
+	Later   time.Duration // how long it takes until that is done
+	Forever bool          // it never ends: the last step answers all that come after it
+	Hard    bool          // it meets an order with an item, a quantity and fields that clients often mis-encode
 
 	takes    Pace
 	steps    func(Dice) []step
 	variants []variant     // each of which is a fault, in place of steps
-	forever  bool          // the last step answers all that come after it
 	pause    time.Duration // between two reads of a product; 0: until what was kept is too old
 }
 
@@ -62,9 +62,6 @@ func (f *Fault) None() bool { return f.steps == nil && !f.Final }
 
 // Slow reports whether it takes most of a minute.
 func (f *Fault) Slow() bool { return f.takes > Seconds }
-
-// Endless reports whether it never ends.
-func (f *Fault) Endless() bool { return f.forever }
 
 // Pause returns the time between two reads of a product.
 func (f *Fault) Pause(pace Pace) time.Duration { return cmp.Or(f.pause, 2*pace.MaxAge()) }

@@ -91,7 +91,7 @@ func (s *Shop) Begin(kind conformance.Kind, f *Fault) *Call {
 	defer s.mu.Unlock()
 	c := &Call{shop: s, fault: f, Call: conformance.Call{
 		Kind: kind, Began: time.Now(),
-		Fault: f.Name, Lasting: f.forever || f.Later > 0, Clean: !f.Final,
+		Fault: f.Name, Lasting: f.Forever || f.Later > 0, Clean: !f.Final,
 		Outage: f.Name == Outage && s.dice.pace != Seconds, // in real time, a busy machine doubles waits
 	}}
 	if kind.IsList() {

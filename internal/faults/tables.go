@@ -66,8 +66,8 @@ var orderFaults = []Fault{
 		tries := map[Pace]int{Seconds: 5, Minutes: 6, Days: 18}[d.pace]
 		return repeat(tries, says(503, html))
 	}},
-	{Name: "an outage without end", takes: Days, Final: true, forever: true, steps: always(says(503, html))},
-	{Name: "201 with a page without end", takes: Days, Final: true, forever: true,
+	{Name: "an outage without end", takes: Days, Final: true, Forever: true, steps: always(says(503, html))},
+	{Name: "201 with a page without end", takes: Days, Final: true, Forever: true,
 		steps: always(says(201, html))},
 
 	{Name: "200 with an order", Final: true, steps: always(saysJSON(200)(forged))},
@@ -110,7 +110,6 @@ var fieldFaults = []Fault{
 	{Name: "three answers are lost", Hard: true, steps: always(repeat(3, comes(conformance.NoAnswer))...)},
 	{Name: "503 without Retry-After", Hard: true, steps: always(says(503, html))},
 	{Name: "201 with somebody else's fields", Hard: true, variants: []variant{
-		{"another value", always(otherFields(`"01067"`, `"1067"`))},
 		{"a number that was rounded", always(otherFields("9007199254740993", "9007199254740992"))},
 		{"one more", always(otherFields("{", `{"gift":true,`))},
 		{"none", always(mixedUp(func(o *storefront.Order) { o.Fields = "" }))}}},
@@ -224,12 +223,12 @@ var walkFaults = []Fault{
 	{Name: "200 with JSON that is no page", variants: second(each(saysJSON(200), noPages...))},
 	{Name: "the first page is no page", variants: each(saysJSON(200), append(noPages, signIn)...)},
 	{Name: "the first page comes again", steps: always(served, step{times: 1, stale: true})},
-	{Name: "the list goes round", Final: true, forever: true, steps: always(served, step{times: 1, stale: true})},
+	{Name: "the list goes round", Final: true, Forever: true, steps: always(served, step{times: 1, stale: true})},
 	{Name: "304 that was not asked for", steps: always(served, says(304, ""))},
 	{Name: "a page never ends", takes: Minutes, steps: always(served, comes(conformance.Endless))},
 	{Name: "a page has no end, as fast as it is read", steps: always(served, comes(conformance.Flood))},
 	{Name: "102 and 103, and other 1xx, before a page", steps: always(served, interim)},
-	{Name: "100 Continue, which nobody has asked for", forever: true, steps: always(continued)},
+	{Name: "100 Continue, which nobody has asked for", Forever: true, steps: always(continued)},
 	{Name: "the cursor becomes invalid", Final: true,
 		steps: always(served, problem(400, "invalid-query", "The query is not valid for this list.",
 			`,"errors":[{"detail":"The cursor is not valid.","parameter":"after"}]`))},
@@ -237,7 +236,7 @@ var walkFaults = []Fault{
 		steps: always(served, says(302, "", "Location", "/sign-in"))},
 	{Name: "the password expires during the walk", Final: true,
 		steps: always(served, says(401, html, "WWW-Authenticate", "Basic"))},
-	{Name: "an outage without end", takes: Days, Final: true, forever: true,
+	{Name: "an outage without end", takes: Days, Final: true, Forever: true,
 		steps: always(served, says(503, html))},
 }
 
@@ -247,7 +246,7 @@ var noPages = []string{`{"page":"sign in"}`, `{}`, `null`, `[]`, `{"data":null}`
 
 // Unanswered is the fault after which an order is looked for: the first request, which is held up, and no
 // answer that is an order.
-var Unanswered = &Fault{Final: true, forever: true,
+var Unanswered = &Fault{Final: true, Forever: true,
 	steps: always(step{held: true, delivery: conformance.NoAnswer}, says(403, html))}
 
 // readFaults are of any answer to a read that is no list.
@@ -257,7 +256,7 @@ var readFaults = []Fault{
 	{Name: "the answer never ends", takes: Minutes, steps: always(comes(conformance.Endless))},
 	{Name: "the answer has no end, as fast as it is read", steps: always(comes(conformance.Flood))},
 	{Name: "102 and 103, and other 1xx, before the answer", steps: always(interim)},
-	{Name: "100 Continue, which nobody has asked for", forever: true, steps: always(continued)},
+	{Name: "100 Continue, which nobody has asked for", Forever: true, steps: always(continued)},
 }
 
 // The order has arrived when the client looks for it. Where nothing is wrong, it looks before that, too.
@@ -266,9 +265,7 @@ var lookupFaults = slices.Concat([]Fault{
 	{Name: "503 with Retry-After", steps: always(unavailable("3"))},
 }, readFaults, []Fault{
 	{Name: "200 with no page", variants: each(saysJSON(200), append(noPages, signIn)...)},
-	{Name: "204", steps: always(says(204, ""))},
 	{Name: "304 that was not asked for", steps: always(says(304, ""))},
-	{Name: "302 to a page to sign in", Final: true, steps: always(says(302, "", "Location", "/sign-in"))},
 	{Name: "a proxy forbids", Final: true, variants: each(status(html), "403", "404", "410")},
 	{Name: "the shop lets no orders be read", Final: true,
 		steps: always(problem(404, "not-found", "No resource has this path.", ""))},
@@ -307,7 +304,7 @@ var productFaults = slices.Concat([]Fault{
 	{Name: "304 that was not asked for", steps: always(says(304, ""))},
 	{Name: "302 to a page to sign in", Final: true, steps: always(says(302, "", "Location", "/sign-in"))},
 	{Name: "403 between", Final: true, steps: always(served, says(403, html))},
-	{Name: "an outage between", takes: Days, Final: true, forever: true,
+	{Name: "an outage between", takes: Days, Final: true, Forever: true,
 		steps: always(served, says(503, html))},
 	{Name: Missing, Final: true},
 })

@@ -335,7 +335,7 @@ func (v *visit) resume(c *faults.Call, err error) {
 	over := func() bool {
 		return err == nil || errors.Is(err, conformance.ErrNotCreated) || v.stuck || v.err != nil
 	}
-	for mayFix := v.Fault.Final && !v.Fault.Endless(); !over(); {
+	for mayFix := v.Fault.Final && !v.Fault.Forever; !over(); {
 		final, wait := true, v.run.Pace.MaxAge()
 		v.shop.View(func() {
 			if last := c.Last(); last != nil {
