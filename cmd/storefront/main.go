@@ -21,13 +21,7 @@
 // first. The program reads what it is asked for from its standard input, and prints what came of it,
 // in lines of JSON: docs/testing.md of the repository has them. The number decides what is left to
 // chance; -only chooses faults by kind and name, such as '^orders/.*lost'; list prints their names. The
-// exit status is
-//
-//   - 0 if all that was tried is right,
-//   - 1 if a check failed, or the program did not answer as it must,
-//   - 2 for a wrong flag, or if there is no such program,
-//   - 3 if the program sent nothing more and never said what came of a call, or a signal came before
-//     all faults were met.
+// exit status is 0 if all that was tried is right. The flag -help prints the others.
 //
 // Orders are kept until the process ends. On SIGINT or SIGTERM it finishes the
 // requests in flight, for up to a minute, and exits; a second signal ends it at

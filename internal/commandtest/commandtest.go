@@ -226,6 +226,24 @@ func Do(t T, r *http.Request) (status int, body string, header http.Header) {
 	return response.StatusCode, string(text), response.Header
 }
 
+// Order sends an order.
+func (p *Running) Order(t T, key, draft string) (status int, body string, header http.Header) {
+	t.Helper()
+	r := must.Get(http.NewRequest("POST", p.Base+"/v1/orders", strings.NewReader(draft)))(t)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", key)
+	return Do(t, r)
+}
+
+// WantAt checks what there is at a path, and that it has a text.
+func (p *Running) WantAt(t T, path string, want int, text string) {
+	t.Helper()
+	status, body := Get(t, p.Base+path)
+	if status != want || !strings.Contains(body, text) {
+		t.Errorf("%s: %d %s, want %d and %s in it", path, status, body, want, text)
+	}
+}
+
 // Get gets what is at a URL.
 func Get(t T, url string) (status int, body string) {
 	t.Helper()

@@ -1,14 +1,12 @@
 package metrics
 
 import (
-	"database/sql"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,29 +25,6 @@ func scrape(registry *prometheus.Registry) string {
 	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
 	handler.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body.String()
-}
-
-func TestNamesOfMetrics(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	db := sql.OpenDB(nil)
-	m := must.Get(New(registry, &Options{DB: db, Store: sqlstore.New(db, nil)}))(t)
-	m.Wrap(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	families := must.Get(registry.Gather())(t)
-	var got []string
-	for _, family := range families {
-		if !strings.HasPrefix(family.GetName(), "storefront_go_sql_") {
-			got = append(got, family.GetName())
-		}
-	}
-	want := []string{
-		"storefront_calls", "storefront_commits_total", "storefront_committed_orders_total",
-		"storefront_create_order_calls_total", "storefront_dropped_connections_total",
-		"storefront_forgotten_keys_total", "storefront_request_duration_seconds", "storefront_requests_in_flight",
-		"storefront_requests_total", "storefront_retries_total",
-	}
-	if !slices.Equal(got, want) || len(families) == len(want) {
-		t.Errorf("the metrics are %q, and some of the pool, want %q: dashboards have these names", got, want)
-	}
 }
 
 // Wrappers between the metrics and the service make another request of each. Unknown methods and paths

@@ -35,31 +35,20 @@
 // up to a minute, and exits; a second signal ends it at once. The exit status is 2 for a
 // bad flag or file and 1 for any other failure.
 //
-// # Probes
+// # Probes and the end
 //
-// For balancers and supervisors there are two paths beside those of the service, by GET
-// and HEAD:
-//
-//   - /livez is 200 as long as the process serves.
-//   - /readyz is 200 if an order could be created now, and 503 if not, or if that is not
-//     known within 2 seconds. Its answer may be a second old. The log has the reason of a
-//     503, once.
+// Package graceful says how it answers /livez and /readyz, and how it ends on SIGTERM: for the time of
+// -shutdown-delay, 10 seconds unless it is set, /readyz is 503 while everything is served. On SIGINT, as from
+// a terminal, it does not wait.
 //
 // # Metrics
 //
 // GET /metrics answers Prometheus with the metrics that the package shopdb/metrics lists. Let no proxy
 // pass it on to everybody, or serve it on an address of its own, by -metrics-addr.
-//
-// # The end
-//
-// On SIGTERM, /readyz is 503 for the time of -shutdown-delay, 10 seconds unless it is
-// set, while everything is served as before, but each answer closes its connection. Only then
-// storefrontd stops listening, so a balancer that asks often enough sends it no request that would
-// be refused, and a client that sends anything in that time has no connection that would break.
-// On SIGINT, as from a terminal, it does not wait.
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -293,14 +282,11 @@ func exampleProduct(ctx context.Context, db *sql.DB) (string, error) {
 	defer rows.Close()
 	for rows.Next() {
 		var id string
-		if err := rows.Scan(&id); err != nil {
-			return "", lost(err)
-		}
-		if demo.CanBeRequested(id) {
+		if err = rows.Scan(&id); err == nil && demo.CanBeRequested(id) {
 			return id, nil
 		}
 	}
-	if err := rows.Err(); err != nil {
+	if err = cmp.Or(err, rows.Err()); err != nil {
 		return "", lost(err)
 	}
 	return "", nil

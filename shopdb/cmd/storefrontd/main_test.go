@@ -31,27 +31,12 @@ func TestMain(m *testing.M) {
 
 func newFile(t *testing.T) (name string) { return filepath.Join(t.TempDir(), "shop.db") }
 
-// wantAt checks what there is at a path.
-func wantAt(t *testing.T, p *commandtest.Running, path string, wantStatus int, want string) {
-	t.Helper()
-	if status, body := commandtest.Get(t, p.Base+path); status != wantStatus || body != want {
-		t.Errorf("%s: %d %q, want %d %q", path, status, body, wantStatus, want)
-	}
-}
+const draft = `{"item":"teapot","qty":2}`
 
 // order creates an order, or has it replayed, and returns the response's body.
-func order(t *testing.T, p *commandtest.Running, key string, wantReplay bool) (body string) {
+func order(t *testing.T, p *commandtest.Running, key, draft string, wantReplay bool) (body string) {
 	t.Helper()
-	return orderWith(t, p, key, `{"item":"teapot","qty":2}`, wantReplay)
-}
-
-func orderWith(t *testing.T, p *commandtest.Running, key, text string, wantReplay bool) (body string) {
-	t.Helper()
-	draft := strings.NewReader(text)
-	r := must.Get(http.NewRequest("POST", p.Base+"/v1/orders", draft))(t)
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Idempotency-Key", key)
-	status, body, header := commandtest.Do(t, r)
+	status, body, header := p.Order(t, key, draft)
 	if replayed := header.Get("Idempotent-Replayed") == "true"; status != 201 || replayed != wantReplay {
 		t.Fatalf("order: %d %s, replayed is %t, want 201 and %t", status, body, replayed, wantReplay)
 	}
@@ -66,43 +51,39 @@ func TestPrintedProductCanBeRequested(t *testing.T) {
 	if got := strings.Join(slices.Compact(found), " "); got != "/v1/products/it%27s%201%2F2" {
 		t.Errorf("the lines try %s", got)
 	} else {
-		wantAt(t, p, got, 200, `{"id":"it's 1/2"}`)
+		p.WantAt(t, got, 200, `{"id":"it's 1/2"}`)
 	}
 	p.End(t)
 }
 
 // Though it was in flight when the signal came.
 func TestOrderSurvives(t *testing.T) {
-	const plain = `{"item":"teapot","qty":2}`
 	const withFields = `{"item":"teapot","qty":2,"fields":{"note":"2.0","n":2.0}}`
-	for draft, end := range map[string]func(*testing.T, *commandtest.Running) (order string){
-		withFields: func(t *testing.T, p *commandtest.Running) string { // a crash
-			body := orderWith(t, p, "k", withFields, false)
-			if !strings.Contains(body, `"n":2.0`) {
-				t.Errorf("the order is %s, without its fields", body)
-			}
+	for _, crash := range []bool{true, false} {
+		db := newFile(t)
+		p := commandtest.Start(t, "-db", db, "-fields")
+		other := order(t, p, "other", withFields, false)
+		sending := p.BeginOrder(t)
+		var body string
+		if crash {
+			body = sending.Finish(t)
 			p.Process.Kill()
 			p.Wait()
-			return body
-		},
-		plain: func(t *testing.T, p *commandtest.Running) string { // a shutdown
-			sending := p.BeginOrder(t)
+		} else {
 			p.Signal(t, syscall.SIGTERM, "in flight")
-			body := sending.Finish(t)
+			body = sending.Finish(t)
 			p.WantEnd(t)
-			return body
-		},
-	} {
-		db := newFile(t)
-		body := end(t, commandtest.Start(t, "-db", db, "-fields"))
-		p := commandtest.Start(t, "-db", db, "-fields")
-		if again := orderWith(t, p, "k", draft, true); again != body {
-			t.Errorf("after a restart, the order is %s, want %s", again, body)
+		}
+		p = commandtest.Start(t, "-db", db, "-fields")
+		again, otherAgain := order(t, p, "k", draft, true), order(t, p, "other", withFields, true)
+		if again != body || otherAgain != other || !strings.Contains(other, `"n":2.0`) {
+			t.Errorf("after a restart, the orders are\n%s%swant\n%s%s", again, otherAgain, body, other)
 		}
 		p.End(t)
 	}
 }
 
+// The runs are on one database. A file adds and replaces, and a sample is for an empty shop.
 func TestShop(t *testing.T) {
 	const (
 		sample = `{"data":[{"id":"ada","name":"Ada","since":2024},` +
@@ -110,35 +91,22 @@ func TestShop(t *testing.T) {
 			`{"id":"linus","name":"Linus","since":2026}],"has_more":false}`
 		both = `{"data":[{"id":"ada"},{"id":"zoë","tags":["a",{"b":null}],"<&>":1.50}],"has_more":false}`
 	)
-	type run struct {
-		args  string // -sample, a file for -data, or ""
-		users string // that are then served
-	}
-	for _, row := range []struct {
-		name string
-		runs []run // one after the other on the same database
-	}{
-		{"the sample shop for who asks", []run{{"-sample", sample}}},
-		{"a file adds and replaces, and that is kept", []run{
-			{`{"users": [{"id": "zoë", "n": 2}]}`, `{"data":[{"id":"zoë","n":2}],"has_more":false}`},
-			{`{"users": [{"id": "ada"}, {"id": "zoë", "tags": ["a", {"b": null}], "<&>": 1.50}]}`, both},
-			{"-sample", both},
-		}},
+	sampled := commandtest.Start(t, "-sample")
+	sampled.WantAt(t, "/v1/users", 200, sample)
+	sampled.End(t)
+	db := newFile(t)
+	for _, run := range []struct{ data, users string }{ // -sample, if there are no data
+		{`{"users": [{"id": "zoë", "n": 2}]}`, `{"data":[{"id":"zoë","n":2}],"has_more":false}`},
+		{`{"users": [{"id": "ada"}, {"id": "zoë", "tags": ["a", {"b": null}], "<&>": 1.50}]}`, both},
+		{"", both},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			db := newFile(t)
-			for _, run := range row.runs {
-				args := []string{"-db", db}
-				if strings.HasPrefix(run.args, "{") {
-					args = append(args, "-data", commandtest.DataFile(t, run.args))
-				} else if run.args != "" {
-					args = append(args, run.args)
-				}
-				p := commandtest.Start(t, args...)
-				wantAt(t, p, "/v1/users", 200, run.users)
-				p.End(t)
-			}
-		})
+		args := []string{"-db", db, "-sample"}
+		if run.data != "" {
+			args = []string{"-db", db, "-data", commandtest.DataFile(t, run.data)}
+		}
+		p := commandtest.Start(t, args...)
+		p.WantAt(t, "/v1/users", 200, run.users)
+		p.End(t)
 	}
 }
 
@@ -151,13 +119,13 @@ func TestShopThatMustExist(t *testing.T) {
 	if text := strings.Join(p.Printed, "\n"); !strings.Contains(text, "kept in "+db) {
 		t.Errorf("it prints %s, without the place %s", text, db)
 	}
-	order(t, p, "k", false)
+	order(t, p, "k", draft, false)
 	p.End(t)
 }
 
 func TestWhatIsServedBesideTheService(t *testing.T) {
 	p := commandtest.Start(t)
-	order(t, p, "k", false)
+	order(t, p, "k", draft, false)
 	for _, row := range []struct {
 		path   string
 		status int
@@ -170,10 +138,7 @@ func TestWhatIsServedBesideTheService(t *testing.T) {
 		{"/metrics", 200, `storefront_requests_total{code="201",method="post",route="POST /v1/orders"} 1` + "\n"},
 		{"/metrics", 200, `storefront_go_sql_max_open_connections{db_name="shop"} 4` + "\n"},
 	} {
-		status, body := commandtest.Get(t, p.Base+row.path)
-		if status != row.status || !strings.Contains(body, row.text) {
-			t.Errorf("%s: %d without %s:\n%s", row.path, status, row.text, body)
-		}
+		p.WantAt(t, row.path, row.status, row.text)
 	}
 	if _, err := os.Stat(filepath.Join(p.Dir, "storefront.db")); err != nil {
 		t.Errorf("the default database: %v", err)
@@ -183,16 +148,13 @@ func TestWhatIsServedBesideTheService(t *testing.T) {
 
 func TestMetricsHaveAnAddressOfTheirOwn(t *testing.T) {
 	p := commandtest.Start(t, "-metrics-addr", "localhost:0")
-	if status, body := commandtest.Get(t, p.Base+"/metrics"); status != 404 {
-		t.Errorf("/metrics of -addr is %d %s, want 404", status, body)
+	p.WantAt(t, "/metrics", 404, "")
+	own := ""
+	for own == "" && p.Out.Scan() {
+		own = regexp.MustCompile(`http://[^/]*/metrics`).FindString(p.Out.Text())
 	}
-	url := ""
-	for url == "" && p.Out.Scan() {
-		url = regexp.MustCompile(`http://.*/metrics`).FindString(p.Out.Text())
-	}
-	if status, body := commandtest.Get(t, url); status != 200 || !strings.Contains(body, "storefront_calls{") {
-		t.Errorf("%s: %d %s", url, status, body)
-	}
+	p.Base = ""
+	p.WantAt(t, own, 200, "storefront_calls{")
 	p.End(t)
 }
 
@@ -205,7 +167,7 @@ func TestReplicasStartAtOnceOnANewFile(t *testing.T) {
 	body := ""
 	for i, p := range replicas {
 		p.WaitUntilItServes(t)
-		if got := order(t, p, "k", i > 0); i == 0 {
+		if got := order(t, p, "k", draft, i > 0); i == 0 {
 			body = got
 		} else if got != body {
 			t.Errorf("another replica has the order %s, want %s", got, body)
@@ -306,19 +268,6 @@ func TestSignalEndsTheWaitForADatabase(t *testing.T) {
 	}
 }
 
-// A balancer that asks while the delay lasts learns that the process ends before it is
-// refused a request.
-func TestTermIsUnreadyAndServesOn(t *testing.T) {
-	p := commandtest.Start(t, "-shutdown-delay", "1h")
-	waitForReadyz(t, p, 200)
-	p.Signal(t, syscall.SIGTERM, "for=1h0m0s")
-	http.DefaultClient.CloseIdleConnections() // it takes new connections, too
-	wantAt(t, p, "/readyz", 503, "not ready: it is about to end\n")
-	wantAt(t, p, "/livez", 200, "ok\n")
-	order(t, p, "k", false)
-	p.Process.Kill()
-}
-
 // waitForReadyz returns once /readyz is answered with a status. An answer may be a
 // second old, and on a busy machine, a check may take too long.
 func waitForReadyz(t *testing.T, p *commandtest.Running, status int) {
@@ -334,10 +283,11 @@ func waitForReadyz(t *testing.T, p *commandtest.Running, status int) {
 	}
 }
 
-// Without its tables, the database takes no orders.
-func TestReadyzAsksTheDatabase(t *testing.T) {
+// Without its tables, the database takes no orders. A balancer that asks while the delay lasts learns that
+// the process ends before it is refused a request.
+func TestReadyz(t *testing.T) {
 	name := newFile(t)
-	p := commandtest.Start(t, "-db", name)
+	p := commandtest.Start(t, "-db", name, "-shutdown-delay", "1h")
 	waitForReadyz(t, p, 200)
 	db := must.Get(sqlite.Open(name, nil))(t)
 	defer db.Close()
@@ -355,7 +305,12 @@ func TestReadyzAsksTheDatabase(t *testing.T) {
 		}
 		must.OK(t, err)
 		waitForReadyz(t, p, step.want)
+		p.WantAt(t, "/livez", 200, "ok\n")
 	}
-	wantAt(t, p, "/livez", 200, "ok\n")
-	p.End(t)
+	p.Signal(t, syscall.SIGTERM, "for=1h0m0s")
+	http.DefaultClient.CloseIdleConnections() // it takes new connections, too
+	p.WantAt(t, "/readyz", 503, "not ready: it is about to end\n")
+	p.WantAt(t, "/livez", 200, "ok\n")
+	order(t, p, "k", draft, false)
+	p.Process.Kill()
 }

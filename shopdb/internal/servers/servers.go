@@ -46,8 +46,7 @@ type servers struct {
 	current  int   // in list
 	failed   error // what a server was last passed over for
 	open     map[*serverConn]struct{}
-	closed   bool
-	searches sync.WaitGroup     // none begins once closed is true
+	searches sync.WaitGroup     // none begins once ctx is done
 	ctx      context.Context    // of the searches, until Close
 	cancel   context.CancelFunc // of ctx
 }
@@ -61,9 +60,8 @@ func newServers(d driver.Driver, list ...Server) *servers {
 // Close ends the searches. The pool calls it, see sql.DB.Close.
 func (s *servers) Close() error {
 	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.cancel()
+	s.mu.Unlock()
 	s.searches.Wait()
 	return nil
 }
@@ -81,7 +79,7 @@ func (s *servers) Connect(ctx context.Context) (driver.Conn, error) {
 	var err error
 	found := make(chan struct{})
 	s.mu.Lock()
-	if s.closed {
+	if s.ctx.Err() != nil {
 		s.mu.Unlock()
 		return nil, errors.New("the pool is closed")
 	}
