@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -247,15 +248,13 @@ func TestRequestInFlightIsFinished(t *testing.T) {
 				got := make(chan string, 1)
 				go func() {
 					w, err := client.Get("http://localhost/")
-					body := []byte("none")
-					if err == nil {
-						defer w.Body.Close()
-						body, err = io.ReadAll(w.Body)
-					}
 					if err != nil {
-						t.Error(err)
+						got <- err.Error()
+						return
 					}
-					got <- string(body)
+					defer w.Body.Close()
+					body, err := io.ReadAll(w.Body)
+					got <- fmt.Sprintf("%s, %v", body, err)
 				}()
 				<-arrived
 				if row.ended {
@@ -267,7 +266,7 @@ func TestRequestInFlightIsFinished(t *testing.T) {
 				}
 				time.Sleep(finishLimit - 2*time.Second)
 				close(answer)
-				if text := <-got; text != "done" {
+				if text := <-got; text != "done, <nil>" {
 					t.Errorf("the answer is %q, want done", text)
 				}
 				if err := <-served; !errors.Is(err, row.want) || (err == nil) != (row.want == nil) {

@@ -4,14 +4,10 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"log"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"regexp"
 	"runtime"
 	"strings"
@@ -27,27 +23,10 @@ func client(how string) {
 	http.DefaultClient.CheckRedirect = func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}
-	switch how {
-	case "starts another", "starts another and stays":
-		conn, err := net.Dial("tcp", os.Args[2])
-		if err != nil {
-			log.Fatal(err)
-		}
-		other := exec.Command(os.Args[0], "has a connection")
-		if other.Stdin, err = conn.(*net.TCPConn).File(); err == nil {
-			err = other.Start()
-		}
-		if err != nil {
-			log.Fatal(err)
-		}
-	case "has a connection":
-		io.Copy(io.Discard, os.Stdin)
-		return
-	}
 	for in := json.NewDecoder(os.Stdin); ; {
 		var ask map[string]any
 		if in.Decode(&ask) != nil {
-			if how == "starts another and stays" {
+			if how == "stays" {
 				time.Sleep(time.Hour)
 			}
 			return
@@ -58,13 +37,12 @@ func client(how string) {
 			if how == "has fields" {
 				ask["can"] = []string{"fields"}
 			}
-		case how == "dies":
-			die()
 		default:
 			status, id := place(how, ask)
 			switch {
 			case how == "dies of an answer" && status != 201:
-				die()
+				fmt.Fprintln(os.Stderr, "last\twords")
+				os.Exit(3)
 			case how == "errs" || status != 201 && how != "believes":
 				ask["error"] = fmt.Sprint(status)
 			default:
@@ -73,11 +51,6 @@ func client(how string) {
 		}
 		json.NewEncoder(os.Stdout).Encode(ask)
 	}
-}
-
-func die() {
-	fmt.Fprintln(os.Stderr, "last\twords")
-	os.Exit(3)
 }
 
 // place places an order, and returns the first final answer.
@@ -118,15 +91,15 @@ func TestProgramIsJudged(t *testing.T) {
 			`users: not tried: .*\n(.*\n)*orders: ([0-9]+) of ([0-9]+) checks passed\n\z`},
 		{"has fields", "/nothing|^fields/503", 0,
 			`orders: ([0-9]+) of ([0-9]+) checks passed\nfields: ([0-9]+) of ([0-9]+) checks passed\n\z`},
+		{"stays", "^orders/nothing", 0, `checks passed\n\z`}, // where its standard input ends
 		{"believes", "^orders/200 with", 1,
 			`--- FAIL: orders/200 with an order/success\n(.*\n)*It fails also with the faults "200 `},
 		{"has a hash as its key", "^orders/409 of", 1, `--- FAIL: orders/.*/own-key\n`},
 		{"errs", "^orders/409 of", 1,
 			`orders: the faults were not tried, as the client fails where nothing is wrong\n`},
-		{"dies", "^orders/nothing", 1, `asked for {"item":"teapot","qty":2}, it ended \(exit status 3\)\n` +
-			`The last that it wrote to its standard error:\n    last\twords\n$`},
 		{"dies of an answer", "^orders/(200 with|order-refused$)", 1,
-			`FAIL: orders/200 with an order\n.*, it ended \(exit status 3\)\n.*\n    last\twords\n` +
+			`FAIL: orders/200 with an order\n.* asked for {"item":"teapot","qty":2}, it ended \(exit status 3\)\n` +
+				`The last that it wrote to its standard error:\n    last\twords\n` +
 				`It fails also with the faults ("orders/.*\s+)+$`},
 	} {
 		t.Run(row.how, func(t *testing.T) {
@@ -154,27 +127,6 @@ func TestSignalEndsTheTrial(t *testing.T) {
 	cmd.Process.Signal(os.Interrupt)
 	io.Copy(io.Discard, out)
 	commandtest.WantStatus(t, cmd.Wait(), 3)
-}
-
-func TestWhatAProgramHasStartedEndsWithIt(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("no process groups")
-	}
-	for _, how := range []string{"starts another", "starts another and stays"} {
-		listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-		defer listener.Close()
-		out, err := commandtest.Command(t, "-faults", "7", "-only", "^orders/nothing", "--",
-			must.Get(os.Executable())(t), how, listener.Addr().String()).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		conn := must.Get(listener.Accept())(t)
-		defer conn.Close() // which ends the other, too
-		conn.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("of a program that %s, the other lives", how)
-		}
-	}
 }
 
 func TestFaultFlagsThatAreWrong(t *testing.T) {

@@ -636,10 +636,10 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 		}
 	})
 	switch {
-	case err != nil || got.Item != o.Item || got.Qty != o.Qty || got.ID == "" || got.CreatedAt.IsZero():
-		a.fault(Wrong, o, body, "%d of %q are acknowledged by %s as %.500s", o.Qty, o.Item, url, body)
-	case got.Fields != o.Fields:
-		a.fault(Wrong, o, body, "the fields %q are acknowledged by %s as %.500s", o.Fields, url, body)
+	case err != nil || got.Item != o.Item || got.Qty != o.Qty || got.Fields != o.Fields || got.ID == "" ||
+		got.CreatedAt.IsZero():
+		a.fault(Wrong, o, body, "%d of %q with fields %q are acknowledged by %s as %.500s", o.Qty, o.Item, o.Fields,
+			url, body)
 	case otherKey != o.Key:
 		a.fault(Wrong, o, body, "%s acknowledges it with the order of %s: %s", url, otherKey, body)
 	case replaying && !replayed:
