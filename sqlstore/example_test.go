@@ -5,27 +5,10 @@ import (
 	"database/sql"
 	"log"
 	"net/http"
-	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/sqlstore"
 )
-
-// A program on PostgreSQL. It imports a driver, too, such as github.com/jackc/pgx/v5/stdlib.
-func Example() {
-	db, err := sql.Open("pgx", "postgres://shop@db1,db2/shop?target_session_attrs=read-write&connect_timeout=3")
-	if err != nil {
-		log.Fatal(err)
-	}
-	db.SetMaxOpenConns(20)
-	db.SetMaxIdleConns(20)
-	store := sqlstore.New(db, nil)
-	if err := store.Migrate(context.Background()); err != nil {
-		log.Fatal(err)
-	}
-	go forgetKeys(context.Background(), store)
-	log.Fatal(http.ListenAndServe(":8080", storefront.New(store)))
-}
 
 // Accept takes the pieces out of the stock and writes an event for the outbox, in the
 // transaction that creates the order.
@@ -50,19 +33,4 @@ func ExampleOptions() {
 		},
 	})
 	log.Fatal(http.ListenAndServe(":8080", storefront.New(store)))
-}
-
-// forgetKeys forgets old keys every hour.
-func forgetKeys(ctx context.Context, store *sqlstore.Store) {
-	for {
-		// An hour more than the least, as clocks differ.
-		if _, err := store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour)); err != nil {
-			log.Print(err)
-		}
-		select {
-		case <-time.After(time.Hour):
-		case <-ctx.Done():
-			return
-		}
-	}
 }
