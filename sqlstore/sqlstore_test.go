@@ -21,35 +21,6 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-func TestErrorsThatPassAreRetried(t *testing.T) {
-	for name, failure := range map[string]error{
-		"conflict":              stateError("40001"),
-		"statement timeout":     stateError("57014"),
-		"no longer the primary": number(1290),
-		"SQLITE_BUSY":           errBusy,
-		"server gone":           io.ErrUnexpectedEOF,
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			fails := 0
-			f := newFakeDB(postgres)
-			f.server.addResource(kettle)
-			f.before = func(context.Context, string) error {
-				if fails++; fails%5 != 0 {
-					return failure
-				}
-				return nil
-			}
-			store := sqlstore.New(open(t, f), nil)
-			fill(t, store, 1)
-			for _, m := range methods(t.Context(), store)[:6] {
-				if err := m.call(); err != nil {
-					t.Errorf("%s returned %v", m.name, err)
-				}
-			}
-		})
-	}
-}
-
 // A method is a call of a method of a store.
 type method struct {
 	name string
@@ -96,7 +67,8 @@ func TestOtherErrorsAreReturnedAtOnce(t *testing.T) {
 	}
 }
 
-// No connection is no connection, whatever the code. Only a file can be such that it never becomes a database.
+// No connection is no connection, whatever the code, and tried again for. Only a file can be such that it never
+// becomes a database.
 func TestFailureToConnect(t *testing.T) {
 	for name, tt := range map[string]struct {
 		failure error
@@ -120,7 +92,7 @@ func TestFailureToConnect(t *testing.T) {
 			db := open(t, f)
 			db.SetMaxOpenConns(2) // one for orders
 			db.SetMaxIdleConns(-1)
-			for _, m := range methods(t.Context(), sqlstore.New(db, nil))[2:4] { // GetProduct and CreateOrder
+			for _, m := range methods(t.Context(), sqlstore.New(db, nil))[2:6] { // GetProduct, CreateOrder, Put and Delete
 				tries = 0
 				if err := m.call(); tt.retried && err != nil || !tt.retried && !errors.Is(err, tt.failure) {
 					t.Errorf("%s returned %v", m.name, err)

@@ -19,8 +19,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A fakePostgres is a PostgreSQL server that knows a few queries: what it answers, or
-// the SQLSTATE that it fails with. It never answers those that are "hang". If it knows
-// wantPassword, it asks for one, which is the answer to whatPassword.
+// the SQLSTATE that it fails with. It never answers those that are "hang". It asks for a password, which is the
+// answer to whatPassword.
 type fakePostgres map[string]string
 
 const (
@@ -28,7 +28,6 @@ const (
 	recovery     = "SELECT pg_is_in_recovery()"
 	message      = "SELECT pg_logical_emit_message(true, 'storefront', '')"
 	whoAreYou    = "SELECT server"
-	wantPassword = "wants a password"
 	whatPassword = "SELECT password"
 )
 
@@ -52,68 +51,51 @@ func (f fakePostgres) start(t *testing.T) (addr string) {
 func (f fakePostgres) serve(c net.Conn) {
 	defer c.Close()
 	b := pgproto3.NewBackend(c, c)
-	password := ""
-	for ready := false; ; {
-		var m pgproto3.FrontendMessage
-		var err error
-		if ready {
-			m, err = b.Receive()
-		} else {
-			m, err = b.ReceiveStartupMessage()
-		}
-		if err != nil {
-			return
-		}
-		switch m := m.(type) {
-		case *pgproto3.SSLRequest:
-			c.Write([]byte("N"))
-			continue
-		case *pgproto3.StartupMessage:
-			ready = true
-			if f[wantPassword] != "" {
-				b.Send(&pgproto3.AuthenticationCleartextPassword{})
-				b.SetAuthType(pgproto3.AuthTypeCleartextPassword)
-				if b.Flush() != nil {
-					return
-				}
-				m, err := b.Receive()
-				if err != nil {
-					return
-				}
-				password = m.(*pgproto3.PasswordMessage).Password
-			}
-			b.Send(&pgproto3.AuthenticationOk{})
-			b.Send(&pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"})
-			b.Send(&pgproto3.ParameterStatus{Name: "client_encoding", Value: "UTF8"})
-			b.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte("1234")})
-		case *pgproto3.Query:
-			query := m.String
-			if query == strings.ToLower(recovery) { // as pgx has it
-				query = recovery
-			}
-			answer, ok := f[query]
-			if query == whatPassword {
-				answer, ok = password, true
-			}
-			switch {
-			case answer == "hang":
-				continue
-			case !ok:
-				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "42601", Message: "unknown: " + m.String})
-			case len(answer) == 5 && strings.Trim(answer, "0123456789") == "":
-				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: answer, Message: "failed"})
-			default:
-				text := pgproto3.FieldDescription{Name: []byte("v"), DataTypeOID: 25, DataTypeSize: -1}
-				b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{text}})
-				b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte(answer)}})
-				b.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})
-			}
-		default: // such as a request to cancel
-			return
-		}
+	start, _ := b.ReceiveStartupMessage()
+	if _, ok := start.(*pgproto3.StartupMessage); !ok { // such as a request to cancel
+		return
+	}
+	b.Send(&pgproto3.AuthenticationCleartextPassword{})
+	b.SetAuthType(pgproto3.AuthTypeCleartextPassword)
+	b.Flush()
+	given, _ := b.Receive()
+	password, ok := given.(*pgproto3.PasswordMessage)
+	if !ok {
+		return
+	}
+	b.Send(&pgproto3.AuthenticationOk{})
+	b.Send(&pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"})
+	b.Send(&pgproto3.ParameterStatus{Name: "client_encoding", Value: "UTF8"})
+	b.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte("1234")})
+	for {
 		b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
-		if b.Flush() != nil {
+		b.Flush()
+		m, _ := b.Receive()
+		q, ok := m.(*pgproto3.Query)
+		if !ok {
 			return
+		}
+		query := q.String
+		if query == strings.ToLower(recovery) { // as pgx has it
+			query = recovery
+		}
+		answer, ok := f[query]
+		if query == whatPassword {
+			answer, ok = password.Password, true
+		}
+		switch {
+		case answer == "hang":
+			b.Receive()
+			return
+		case !ok:
+			b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "42601", Message: "unknown: " + query})
+		case len(answer) == 5 && strings.Trim(answer, "0123456789") == "":
+			b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: answer, Message: "failed"})
+		default:
+			text := pgproto3.FieldDescription{Name: []byte("v"), DataTypeOID: 25, DataTypeSize: -1}
+			b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{text}})
+			b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte(answer)}})
+			b.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})
 		}
 	}
 }
@@ -165,7 +147,7 @@ func TestPostgresServerIsChosenByWhatItCanDo(t *testing.T) {
 }
 
 func TestPostgresPasswordIsReadAnew(t *testing.T) {
-	server := fakePostgres{showReadOnly: "off", message: "0/1", wantPassword: "yes"}.start(t)
+	server := fakePostgres{showReadOnly: "off", message: "0/1"}.start(t)
 	file := filepath.Join(t.TempDir(), "pgpass")
 	t.Setenv("PGPASSFILE", file)
 	for _, attrs := range []string{"primary", "any"} {
