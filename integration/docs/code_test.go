@@ -11,15 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/tools/go/packages"
 
-	"example.com/storefront"
 	"example.com/storefront/integration/internal/documents"
-	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
-	"example.com/storefront/sqlstore"
 )
 
 // TestDocumentedGoCompiles has the Go of the documents type-checked, each block as a package of its own that is
@@ -94,33 +90,4 @@ func completed(snippet string) string {
 		body = "func _() {\n" + body + "\n}\n"
 	}
 	return head + body
-}
-
-// TestOwnersReadOrders runs the SQL of the README, whose queries find an order.
-func TestOwnersReadOrders(t *testing.T) {
-	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-		t.Parallel()
-		order := storefront.Order{ID: "ord_0pgbmqoa8l8q3dkv2mrb5nvtca", Item: "teapot", Qty: 2, CreatedAt: time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)}
-		must.Get(sqlstore.New(d.Pool, nil).CreateOrder(t.Context(), storefront.IdempotencyKey{Value: "a1"}, order))(t)
-		queries := 0
-		for _, text := range documents.TestedBy(t, repository, "README.md", "sql", "TestOwnersReadOrders") {
-			for statement := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(text), ";"), ";") {
-				if statement = strings.TrimSpace(statement); !strings.HasPrefix(statement, "SELECT ") {
-					d.Exec(t, statement)
-					continue
-				}
-				queries++
-				found := 0
-				rows := must.Get(d.Pool.QueryContext(t.Context(), statement))(t)
-				for ; rows.Next(); found++ {
-				}
-				if must.OK(t, rows.Err()); found != 1 {
-					t.Errorf("%s\nreturns %d rows, want the order", statement, found)
-				}
-			}
-		}
-		if queries != 2 {
-			t.Errorf("the README has %d queries, want 2", queries)
-		}
-	})
 }

@@ -8,74 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/integration/internal/process"
 	"example.com/storefront/internal/must"
 )
-
-// A kubernetesPod is what the test looks at in the template of a pod.
-type kubernetesPod struct {
-	Containers []struct {
-		Args  []string
-		Ports []struct {
-			ContainerPort int `yaml:"containerPort"`
-		}
-		StartupProbe   kubernetesProbe `yaml:"startupProbe"`
-		LivenessProbe  kubernetesProbe `yaml:"livenessProbe"`
-		ReadinessProbe kubernetesProbe `yaml:"readinessProbe"`
-	}
-}
-
-type kubernetesProbe struct {
-	HTTPGet struct {
-		Path string
-		Port int
-	} `yaml:"httpGet"`
-}
-
-// The probes of the documented Deployment ask for what the program answers.
-func TestKubernetesProbes(t *testing.T) {
-	text := must.Get(os.ReadFile(filepath.Join(repository, "docs", "deploy", "kubernetes.yaml")))(t)
-	var deployment struct {
-		Spec struct{ Template struct{ Spec kubernetesPod } }
-	}
-	must.OK(t, yaml.Unmarshal(text, &deployment))
-	pod := deployment.Spec.Template.Spec
-	shop := pod.Containers[0]
-
-	db, addr := slices.Index(shop.Args, "-db")+1, slices.Index(shop.Args, "-addr")+1
-	if db == 0 || addr == 0 || shop.Args[addr] != ":"+strconv.Itoa(shop.Ports[0].ContainerPort) {
-		t.Fatalf("the arguments are %q, want a database and the port %d", shop.Args, shop.Ports[0].ContainerPort)
-	}
-	shop.Args[db] = "shop.db" // in the folder of the service
-	url := startService(t, process.Storefrontd, shop.Args...)
-	for _, probe := range []kubernetesProbe{shop.StartupProbe, shop.LivenessProbe, shop.ReadinessProbe} {
-		// On a busy machine, what /readyz checks may take too long.
-		process.WaitFor(t, probe.HTTPGet.Path+" is answered", 5*time.Minute, nil, func() error {
-			w, err := http.Get(url + probe.HTTPGet.Path)
-			if err != nil {
-				return err
-			}
-			w.Body.Close()
-			kind := w.Header.Get("Content-Type")
-			if w.StatusCode != http.StatusOK || kind != "text/plain; charset=utf-8" {
-				return fmt.Errorf("it is %s and %s, want a probe's 200", w.Status, kind)
-			}
-			return nil
-		})
-		if probe.HTTPGet.Port != shop.Ports[0].ContainerPort {
-			t.Errorf("%s is asked on port %d", probe.HTTPGet.Path, probe.HTTPGet.Port)
-		}
-	}
-}
 
 // buildingImage tries the command that makes an image, which then serves as nobody, from the folder of a volume.
 // Without cgo everything would be compiled again, so no more is looked at than that no package needs it, and a
