@@ -88,6 +88,9 @@ func (c *tested) send(ctx context.Context, draft *client.Draft) (id string, err 
 		send = c.journal.Order
 	}
 	order, err := send(ctx, draft)
+	if _, ok := errors.AsType[*client.RefusedError](err); ok {
+		err = errors.Join(clienttest.ErrNotCreated, err)
+	}
 	return order.ID, err
 }
 

@@ -113,35 +113,28 @@ func TestDateShowsThatTheClockIsWrong(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			shop, _ := newScript()
-			c, dir := shopOf(t, shop, client.Options{}), t.TempDir()
-			orders := map[string]func(context.Context, *client.Draft) error{
-				"Client":  func(ctx context.Context, d *client.Draft) error { _, err := c.Order(ctx, d); return err },
-				"Journal": func(ctx context.Context, d *client.Draft) error { _, err := open(t, dir, c).Order(ctx, d); return err },
+			c, draft := shopOf(t, shop, client.Options{}), client.NewDraft("teapot", 2)
+			ctx, cancel := context.WithCancel(t.Context())
+			shop.answers = []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+				cancel()
+				w.Header()["Date"] = []string{dateOf(row.date)}
+				if row.status == 422 {
+					problem(422, "order-refused")(w, r)
+				} else {
+					w.WriteHeader(row.status)
+				}
+			}}
+			_, err := c.Order(ctx, draft)
+			if says := strings.Contains(fmt.Sprint(err), "do not keep it"); says != (row.wrong && row.status != 422) {
+				t.Errorf("%+v: Order returned %v", row, err)
 			}
-			for of, order := range orders {
-				draft := client.NewDraft("teapot", 2)
-				ctx, cancel := context.WithCancel(t.Context())
-				shop.answers = []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
-					cancel()
-					w.Header()["Date"] = []string{dateOf(row.date)}
-					if row.status == 422 {
-						problem(422, "order-refused")(w, r)
-					} else {
-						w.WriteHeader(row.status)
-					}
-				}}
-				err := order(ctx, draft)
-				if says := strings.Contains(fmt.Sprint(err), "do not keep it"); says != (row.wrong && row.status != 422) {
-					t.Errorf("%+v: %s.Order returned %v", row, of, err)
-				}
-				if marked := strings.Contains(text(t, draft), `"begun":0}`); marked != row.wrong {
-					t.Errorf("%+v: %s.Order leaves %s", row, of, text(t, draft))
-				}
-				shop.sent = nil
-				err = order(t.Context(), draftFrom(t, text(t, draft)))
-				if (err != nil) != row.wrong || (len(shop.sent) > 0) == row.wrong {
-					t.Errorf("%+v: then, %s.Order returned %v after %d tries", row, of, err, len(shop.sent))
-				}
+			if marked := strings.Contains(text(t, draft), `"begun":0}`); marked != row.wrong {
+				t.Errorf("%+v: Order leaves %s", row, text(t, draft))
+			}
+			shop.sent = nil
+			_, err = c.Order(t.Context(), draftFrom(t, text(t, draft)))
+			if (err != nil) != row.wrong || (len(shop.sent) > 0) == row.wrong {
+				t.Errorf("%+v: then, Order returned %v after %d tries", row, err, len(shop.sent))
 			}
 		})
 	}

@@ -117,27 +117,6 @@ func ExampleClient_Orders() {
 	// Output: 2 teapot to Long Lane 7
 }
 
-func ExampleClient_Users() {
-	store := new(storefront.MemStore)
-	store.Users.Put(storefront.MustResource("ada", nil), storefront.MustResource("grace", nil))
-	server := httptest.NewServer(storefront.New(store))
-	defer server.Close()
-	shop, err := client.New(server.URL, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	for user, err := range shop.Users(context.Background()) {
-		if err != nil {
-			log.Fatal(err) // the list was not read to its end
-		}
-		fmt.Println(user.ID())
-	}
-	// Output:
-	// ada
-	// grace
-}
-
 func ExampleClient_Product() {
 	store := new(storefront.MemStore)
 	store.Products.Put(storefront.MustResource("teapot", map[string]string{"name": "Teapot"}))

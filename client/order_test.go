@@ -31,7 +31,6 @@ func TestErrorSaysWhatToDoNext(t *testing.T) {
 		{"refused for good", slices.Repeat([]http.HandlerFunc{problem(400, "malformed-body")}, 4),
 			&client.RefusedError{}, false},
 		{"refused while another may be taken", []http.HandlerFunc{lost, refusal}, &client.UnknownError{}, true},
-		{"refused after 503", []http.HandlerFunc{problem(503, "unavailable"), refusal}, &client.UnknownError{}, true},
 		{"refused after a header was lost", []http.HandlerFunc{problem(400, "idempotency-key-missing"), refusal},
 			&client.RefusedError{}, false},
 		{"with another key, type, condition", []http.HandlerFunc{problem(400, "idempotency-key-invalid"),
