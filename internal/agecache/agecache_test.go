@@ -175,75 +175,34 @@ func describe(a Answer[int], err error, began time.Time) string {
 	return text
 }
 
-// Outcomes of a request.
-const (
-	given      = "given what is stored"
-	asked      = "read, and stored"
-	askedOnly  = "read, and not stored"
-	unanswered = "refused, and nothing read"
-)
-
-func TestDirectivesDecideWhatARequestIsGiven(t *testing.T) {
-	const nothing = -1 // is stored
-	for _, row := range []struct {
-		age    float64 // of what is stored, in seconds
-		header string
-		want   string
-		reason Reason
-	}{
-		{0, "", asked, Request},
-		{60, "", asked, Stale},
-		{0, "stale-if-error=60", asked, Request},
-
-		{30, "max-age=30", given, ""},
-		{30.001, "max-age=30", asked, Request},
-		{59.999, "max-age=3600", given, ""},
-		{60, "max-age=3600", asked, Stale},
-
-		{0, "no-cache", asked, Request},
-		{0, "no-cache, max-stale", asked, Request},
-
-		{0, "no-store", askedOnly, Request},
-		{30, "no-store, max-age=30", given, ""}, // it does not apply to what is stored
-
-		{0, "min-fresh=60", given, ""},
-		{0, "min-fresh=61", asked, Request},
-
-		{1e7, "max-stale", given, ""},
-		{70, "max-stale=10", given, ""},
-		{70.001, "max-stale=10", asked, Stale},
-
-		{50, "max-stale=10, min-fresh=10", given, ""},
-		{60, "max-stale, min-fresh=1", asked, Stale},
-		{71, "max-stale, max-age=70", asked, Stale},
-
-		{60, "only-if-cached", unanswered, ""},
-		{31, "only-if-cached, max-age=30", unanswered, ""},
-		{0, "only-if-cached, no-cache", unanswered, ""},
-
-		{nothing, "", asked, URIMiss},
-		{nothing, "max-age=30", asked, URIMiss},
-		{nothing, "no-store", askedOnly, URIMiss},
-		{nothing, "only-if-cached", unanswered, ""},
+// What a request that does not accept it is given is in the recorded exchanges product-cache-*.
+func TestWhichAgeARequestAccepts(t *testing.T) {
+	const none, forever = -1, 1e9
+	for header, most := range map[string]float64{ // in seconds, of a value that is fresh for 60
+		"":                           none,
+		"stale-if-error=60":          none,
+		"no-cache":                   none,
+		"no-cache, max-stale":        none,
+		"max-age=30":                 30,
+		"max-age=3600":               59.999,
+		"no-store, max-age=30":       30, // it does not apply to what is stored
+		"min-fresh=10":               50,
+		"min-fresh=60":               0,
+		"min-fresh=61":               none,
+		"max-stale":                  forever,
+		"max-stale=10":               70,
+		"max-stale=10, min-fresh=10": 50,
+		"max-stale, min-fresh=1":     59,
+		"max-stale, max-age=70":      70,
+		"only-if-cached":             59.999,
+		"only-if-cached, max-age=30": 30,
 	} {
-		at, reads, first := seconds(row.age), []outcome{{}}, []request{{0, "", "1 at 0s, uri-miss"}}
-		last := fmt.Sprintf("1 at %v, %v old", at, at)
-		if row.age == nothing {
-			at, reads, first, last = 0, nil, nil, "agecache: not cached at 0s"
+		_, d := parse(t.Context(), header)
+		for age, want := range map[float64]bool{most: true, most + 0.001: most == forever} {
+			if got := d.accepts(seconds(max(age, 0)), time.Minute); got != (want && most != none) {
+				t.Errorf("%q accepts an age of %v s: %t", header, age, got)
+			}
 		}
-		want := last
-		switch row.want {
-		case unanswered:
-			want = fmt.Sprintf("agecache: not cached at %v", at)
-		case asked, askedOnly:
-			reads = append(reads, outcome{})
-			want = fmt.Sprintf("%d at %v, %s", len(reads), at, row.reason)
-		}
-		if row.want == asked {
-			last = fmt.Sprintf("%d at %v, 0s old", len(reads), at)
-		}
-		play(t, fmt.Sprintf("%s, age %v", row.header, row.age), reads,
-			append(first, request{at.Seconds(), row.header, want}, request{at.Seconds(), stored, last}))
 	}
 }
 
@@ -264,7 +223,7 @@ func TestStaleIfError(t *testing.T) {
 	for _, row := range []struct {
 		age    float64
 		header string
-		err    error // of the read, if there is one
+		err    error // of the read
 		helps  bool
 	}{
 		{90, "stale-if-error=30", errFailed, true},
@@ -274,26 +233,18 @@ func TestStaleIfError(t *testing.T) {
 		{90, "stale-if-error=30", context.DeadlineExceeded, true},
 		{61, "stale-if-error=30", wrapped, false},
 		{61, "no-store, stale-if-error=30", errNotFound, false},
-		{61, "only-if-cached, stale-if-error=30", nil, false},
 		{61, "", errFailed, false},
 		// Other directives are no limit for failures.
 		{90, "max-age=5, stale-if-error=30", errFailed, true},
 		{90, "no-cache, stale-if-error=30", errFailed, true},
 	} {
-		at, reason, reads := seconds(row.age), Stale, []outcome{{}, {err: row.err}}
-		if row.age < 60 {
-			reason = Request
-		}
-		want := fmt.Sprintf("%v at %v, %s", row.err, at, reason)
+		at := seconds(row.age)
+		want := fmt.Sprintf("%v at %v, stale", row.err, at)
 		if row.helps {
-			want = fmt.Sprintf("1 at %v, %s, %v old, in place of %v", at, reason, at, row.err)
+			want = fmt.Sprintf("1 at %v, stale, %v old, in place of %v", at, at, row.err)
 		}
-		if row.err == nil {
-			want, reads = fmt.Sprintf("agecache: not cached at %v", at), reads[:1]
-		}
-		play(t, fmt.Sprintf("%s, age %v, %v", row.header, row.age, row.err), reads, []request{
-			{0, "", "1 at 0s, uri-miss"}, {row.age, row.header, want},
-		})
+		play(t, fmt.Sprintf("%s, age %v, %v", row.header, row.age, row.err), []outcome{{}, {err: row.err}},
+			[]request{{0, "", "1 at 0s, uri-miss"}, {row.age, row.header, want}})
 	}
 	play(t, "nothing is stored", []outcome{{err: errFailed}}, []request{
 		{0, "stale-if-error=30", "failed at 0s, uri-miss"},
@@ -337,26 +288,19 @@ func TestFailuresAreNotStoredAndDropNothing(t *testing.T) {
 func TestSizeBoundsTheCacheAndTheLeastRecentlyUsedGoes(t *testing.T) {
 	for _, row := range []struct {
 		name string
-		size int
 		uses string // the header of a request, and the keys
 		want string
 	}{
-		{"one too many", 2, "no-cache: a b c", "b c"},
-		{"an answer from the cache is a use", 2, "no-cache: a b; max-age=30: a; no-cache: c", "a c"},
-		{"a refresh is a use and takes no room", 2, "no-cache: a b a a c", "a c"},
-		{"no-store takes no room", 2, "no-cache: a b; no-store: c", "a b"},
-		{"shared reads fill it", 2, "max-age=30: a b c", "b c"},
-		{"values that are gone leave room", 2, "no-cache: a b; gone: b; no-cache: c", "a c"},
+		{"one too many", "no-cache: a b c", "b c"},
+		{"an answer from the cache is a use", "no-cache: a b; max-age=30: a; no-cache: c", "a c"},
+		{"a refresh is a use and takes no room", "no-cache: a b a a c", "a c"},
+		{"no-store takes no room", "no-cache: a b; no-store: c", "a b"},
+		{"shared reads fill it", "max-age=30: a b c", "b c"},
 	} {
-		var gone error
-		cache := newCache(func(context.Context, string) (int, error) { return 0, gone })
-		cache.Size = row.size
+		cache := newCache(func(context.Context, string) (int, error) { return 0, nil })
+		cache.Size = 2
 		for use := range strings.SplitSeq(row.uses, "; ") {
 			header, ids, _ := strings.Cut(use, ": ")
-			gone = nil
-			if header == "gone" {
-				gone = errNotFound
-			}
 			_, d := parse(t.Context(), header)
 			for _, id := range strings.Fields(ids) {
 				cache.Get(t.Context(), Key{ID: id}, d)

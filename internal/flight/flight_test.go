@@ -81,42 +81,6 @@ func TestAFinalResultIsThatOfAllCalls(t *testing.T) {
 	})
 }
 
-func TestKeysDoNotWaitForEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
-		first := join(t, g, "first", "red")
-		if _, lead, err := g.Join(t.Context(), "other", nil); lead == nil || err != nil {
-			t.Errorf("a call with another key leads: %t, %v", lead != nil, err)
-		}
-		first.lead.End(result{})
-		if len(g.keys) != 1 {
-			t.Errorf("keys %v are kept", g.keys)
-		}
-	})
-}
-
-// Any one of those that wait leads the next flight, and the others go on waiting.
-func TestOthersGoOnAfterAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
-		var calls []*call
-		for i := range 5 {
-			calls = append(calls, join(t, g, fmt.Sprint(i), "red"))
-		}
-		for len(calls) > 0 {
-			i := slices.IndexFunc(calls, (*call).leads)
-			if i < 0 || slices.ContainsFunc(calls[i+1:], (*call).leads) {
-				t.Fatalf("not one of %d calls leads", len(calls))
-			}
-			calls[i].lead.End(result{})
-			calls = slices.Delete(calls, i, i+1)
-		}
-		if len(g.keys) != 0 {
-			t.Errorf("keys %v are kept", g.keys)
-		}
-	})
-}
-
 // What was refused may be made later.
 func TestARefusalIsForThoseWhoCameBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -48,15 +48,8 @@ var mySQLClasses = map[uint64]Class{
 	1062: Duplicate,  // duplicate entry
 	1077: Lost,       // server shutdown
 	1079: Lost,       // server shutdown
-	1080: Lost,       // server shutdown
 	1114: Passing,    // table full
-	1152: Lost,       // connection aborted
-	1158: Lost,       // connection
-	1159: Lost,       // connection
-	1160: Lost,       // connection
-	1161: Lost,       // connection
 	1180: NotPrimary, // error during COMMIT
-	1184: Lost,       // connection aborted
 	1203: Lost,       // too many connections of a user
 	1205: Conflict,   // lock wait timeout
 	1213: Conflict,   // deadlock
@@ -98,7 +91,8 @@ var mySQLClasses = map[uint64]Class{
 	1091: Exists,     // can't drop: there is no such column or index
 }
 
-// mySQLStates maps the first two characters of SQLSTATEs to classes, for numbers that have none.
+// mySQLStates maps the first two characters of SQLSTATEs to classes, for numbers that have none, such as those
+// of a connection that breaks.
 var mySQLStates = map[string]Class{
 	"08": Lost,     // connection exception
 	"40": Conflict, // transaction rollback

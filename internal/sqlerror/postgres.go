@@ -22,11 +22,7 @@ var postgreSQLClasses = map[string]Class{
 	"53300": Lost,       // too many connections
 	"55P03": Conflict,   // lock not available
 	"57014": Passing,    // query canceled: a time limit of the server
-	"57P01": Lost,       // admin shutdown
-	"57P02": Lost,       // crash shutdown
-	"57P03": Lost,       // cannot connect now: starting up, in recovery
-	"57P04": Lost,       // database dropped
-	"57P05": Lost,       // idle session timeout
+	"57":    Lost,       // operator intervention: shutdown, crash, recovery, database dropped, idle for too long
 	"42501": Denied,     // insufficient privilege
 	"42P01": Absent,     // undefined table
 	"42701": Raced,      // duplicate column

@@ -340,19 +340,3 @@ func TestACallGoesOnOnceTheServerHasAnswered(t *testing.T) {
 		}
 	})
 }
-
-func TestCallsBeyondTheMostDoNotEnter(t *testing.T) {
-	var h Health
-	for range 2 {
-		first, second, third := h.Enter(2), h.Enter(2), h.Enter(2)
-		if !first || !second || third {
-			t.Error("not 2 calls enter")
-		}
-		h.Leave()
-		if !h.Enter(2) || h.Enter(2) {
-			t.Error("the place of a call that has left is lost")
-		}
-		h.Leave()
-		h.Leave()
-	}
-}
