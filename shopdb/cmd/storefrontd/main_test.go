@@ -243,22 +243,6 @@ func TestRefusalToStart(t *testing.T) {
 	}
 }
 
-func TestSignalEndsTheWaitForADatabase(t *testing.T) {
-	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer silent.Close()
-	url := "postgres://shop@" + silent.Addr().String() + "/shop?sslmode=disable"
-	cmd := commandtest.Command(t, "-addr", "localhost:0", "-db", url)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	must.OK(t, cmd.Start())
-	conn := must.Get(silent.Accept())(t)
-	defer conn.Close()
-	cmd.Process.Signal(syscall.SIGTERM)
-	if err := cmd.Wait(); err != nil || stderr.Len() > 0 {
-		t.Errorf("the command ended with %v and the message %q, want status 0 and none", err, &stderr)
-	}
-}
-
 // waitForReadyz returns once /readyz is answered with a status. An answer may be a
 // second old, and on a busy machine, a check may take too long.
 func waitForReadyz(t *testing.T, p *commandtest.Running, status int) {
