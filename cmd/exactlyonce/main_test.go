@@ -161,7 +161,7 @@ func TestWording(t *testing.T) {
 		{result{Progress: audit.Progress{Failed: 3}, Statuses: map[int]int{409: 3}}, nil, 0,
 			[]string{"Every promise was kept. But no request failed meanwhile: did you make anything fail?\n"}, ""},
 		{result{Progress: audit.Progress{Failed: 1, Failure: "refused"}}, nil, 0,
-			[]string{"1 (the last: refused)", "\nEvery promise was kept.\n"}, "?"},
+			[]string{"1 (no answer: 0, the last: refused)", "\nEvery promise was kept.\n"}, "?"},
 
 		{result{}, &audit.NotStarted{URL: "http://a", Failure: "refused"}, 3,
 			[]string{"Nothing was acknowledged, so there was no promise to keep. http://a: refused.\n"},

@@ -113,20 +113,18 @@ func writeFigures(w io.Writer, c audit.Config, r *audit.Result) {
 	for _, n := range r.Outcomes {
 		requests += n
 	}
-	var statuses []string
-	for _, status := range slices.Sorted(maps.Keys(r.Statuses)) {
-		statuses = append(statuses, fmt.Sprintf("%d: %d", status, r.Statuses[status]))
-	}
 	if note = ""; r.Failed > 0 {
-		note = "the last: " + r.Failure
+		note = fmt.Sprintf("no answer: %d, ", r.Outcomes[audit.NoAnswer])
+		for _, status := range slices.Sorted(maps.Keys(r.Statuses)) {
+			note += fmt.Sprintf("%d: %d, ", status, r.Statuses[status])
+		}
+		note += "the last: " + r.Failure
 	}
 	fmt.Fprintln(w)
 	line("requests", requests, "while orders were created")
 	line("acknowledged", r.Outcomes[audit.Acknowledged], fmt.Sprintf("%d as replays", r.Replays))
 	line("hung up early, on purpose", r.Outcomes[audit.HungUp], "")
 	line("failed", r.Failed, note)
-	line("told to try again", r.Outcomes[audit.TryAgain], strings.Join(statuses, ", "))
-	line("no answer", r.Outcomes[audit.NoAnswer], "")
 	line("retries of orders", r.Retries, "")
 	line("orders read", r.Read, "by their keys, if the shop serves orders")
 	line("keys replayed", fmt.Sprintf("%d of %d", r.Replayed, r.Acknowledged*len(c.URLs)),
