@@ -67,46 +67,30 @@ func BenchmarkHandwritten(b *testing.B) {
 			handwritten, front := handwrittenProgram(d, db), storefront.New(sqlstore.New(servingPool(b, d), nil))
 			for _, callers := range []int{1, 16, 256} {
 				b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-					takeTurns(b, callers,
-						&contender{name: "handwritten", send: sender(b, handwritten, callers)},
-						&contender{name: "service", send: sender(b, front, callers)})
+					takeTurns(b, callers, sender(b, handwritten, callers), sender(b, front, callers))
 				})
 			}
 		})
 	}
 }
 
-// A contender is one of two programs that are compared.
-type contender struct {
-	name  string
-	send  func(caller int) error // a request, and wait for the answer
-	rates []float64              // requests per second, of each turn
-}
-
 // takeTurns lets two programs serve callers in turns.
-func takeTurns(b *testing.B, callers int, first, second *contender) {
+func takeTurns(b *testing.B, callers int, handwritten, service func(caller int) error) {
 	const turns, duration = 11, 250 * time.Millisecond
-	sides := []*contender{first, second}
-	for _, c := range sides {
-		closedLoop(b, callers, duration, c.send)
-	}
+	closedLoop(b, callers, duration, handwritten)
+	closedLoop(b, callers, duration, service)
+	var theirs, ours, ratios []float64 // requests per second
 	for b.Loop() {
 		for range turns {
-			for _, c := range sides {
-				c.rates = append(c.rates, closedLoop(b, callers, duration, c.send))
-			}
-			slices.Reverse(sides) // neither is always the first
+			their := closedLoop(b, callers, duration, handwritten)
+			our := closedLoop(b, callers, duration, service)
+			theirs, ours, ratios = append(theirs, their), append(ours, our), append(ratios, our/their)
 		}
-	}
-	ratios := make([]float64, len(first.rates))
-	for i := range ratios {
-		ratios[i] = second.rates[i] / first.rates[i]
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(median(ratios), "ratio")
-	for _, c := range []*contender{first, second} {
-		b.ReportMetric(median(c.rates), c.name+"-req/s")
-	}
+	b.ReportMetric(median(theirs), "handwritten-req/s")
+	b.ReportMetric(median(ours), "service-req/s")
 }
 
 func median(values []float64) float64 {
