@@ -1,22 +1,13 @@
 package clusters
 
 import (
-	"bytes"
 	"database/sql"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
 	"testing"
-	"time"
 
 	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/netfault"
-	"example.com/storefront/integration/internal/process"
-	"example.com/storefront/internal/audit"
-	"example.com/storefront/internal/must"
 )
 
 // TestSplitBrain promotes the standby of a PostgreSQL primary that lives on, takes
@@ -62,10 +53,10 @@ func testPromotions(t *testing.T, turns int, change func(old *dbserver.Server, p
 		comeBack := change(primary, func() { standby.Promote(t) })
 		link = netfault.Start(t, standby.Addr())
 		spare.Follow(t, standby, link.Addr())
-		waitUntilReplaying(t, f)
+		waitUntilReady(f)
 		comeBack()
 		f.KillReplica() // what connects anew finds both
-		waitUntilReplaying(t, f)
+		waitUntilReady(f)
 		primary.Kill(t)
 		primary, standby, spare = standby, spare, primary
 	}
@@ -73,37 +64,9 @@ func testPromotions(t *testing.T, turns int, change func(old *dbserver.Server, p
 	f.Check(func() *sql.DB { return dbserver.Open(t, "pgx", primary.DSN()) })
 }
 
-// waitUntilReplaying waits until each replica replays an order, for which it needs
-// a database that commits.
-func waitUntilReplaying(t *testing.T, f *faulttest.Test) {
-	t.Helper()
-	var order audit.Order
-	for _, o := range f.Audit.Orders() {
-		if o.Body != nil {
-			order = o
-			break
-		}
-	}
-	text := must.Get(json.Marshal(map[string]any{"item": order.Item, "qty": order.Qty}))(t)
-	client := &http.Client{Timeout: 5 * time.Second}
+// waitUntilReady waits until each replica uses a database that commits.
+func waitUntilReady(f *faulttest.Test) {
 	for _, r := range f.Replicas {
-		process.WaitFor(t, r.URL+" replays", 5*time.Minute, r.Process, func() error {
-			request, err := http.NewRequest(http.MethodPost, r.URL+"/v1/orders", bytes.NewReader(text))
-			if err != nil {
-				return err
-			}
-			request.Header.Set("Content-Type", "application/json")
-			request.Header.Set("Idempotency-Key", order.Key)
-			w, err := client.Do(request)
-			if err != nil {
-				return err
-			}
-			defer w.Body.Close()
-			body, err := io.ReadAll(w.Body)
-			if err == nil && !bytes.Equal(body, order.Body) {
-				err = fmt.Errorf("%s: %s", w.Status, body)
-			}
-			return err
-		})
+		r.WaitUntilReady()
 	}
 }

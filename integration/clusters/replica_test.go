@@ -115,17 +115,12 @@ func TestReplicaThatCanBeWrittenToIsNoPrimary(t *testing.T) {
 func TestSubscriberIsNoPrimary(t *testing.T) {
 	primary := testdb.New(t, "pgx", dbserver.Postgres.Start(t, "wal_level=logical").DSN())
 	replica := testdb.New(t, "pgx", dbserver.Postgres.Database(t))
-	running := sqlstore.New(replica.Connect(t), nil)
-	must.OK(t, running.Check(t.Context()))
 	primary.Exec(t, "CREATE PUBLICATION shop FOR TABLE storefront_orders")
 	replica.Exec(t, "CREATE SUBSCRIPTION shop CONNECTION '"+primary.URL+"' PUBLICATION shop")
-	refused := func(store *sqlstore.Store) {
-		t.Helper()
-		if _, err := testdb.Create(t.Context(), store, "key", "kettle"); err == nil || !strings.Contains(err.Error(), "the subscription shop writes into storefront_orders") {
-			t.Errorf("CreateOrder returned %v", err)
-		}
+	_, err := testdb.Create(t.Context(), sqlstore.New(replica.Connect(t), nil), "key", "kettle")
+	if err == nil || !strings.Contains(err.Error(), "the subscription shop writes into storefront_orders") {
+		t.Errorf("CreateOrder returned %v", err)
 	}
-	refused(sqlstore.New(replica.Connect(t), nil))
 	must.Get(testdb.Create(t.Context(), sqlstore.New(primary.Pool, nil), "key", "kettle"))(t)
 	replica.Exec(t, "DROP SUBSCRIPTION shop")
 	must.Get(testdb.Create(t.Context(), sqlstore.New(replica.Connect(t), nil), "other", "kettle"))(t)

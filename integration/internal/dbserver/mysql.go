@@ -6,12 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/go-sql-driver/mysql"
 
 	"example.com/storefront/integration/internal/process"
-	"example.com/storefront/internal/must"
 )
 
 func init() { mysql.SetLogger(new(mysql.NopLogger)) } // else it prints each connection that a test breaks
@@ -75,14 +73,6 @@ func mySQLInstallation(k *Kind, runner *process.Runner, template string, command
 				"--default-character-set=utf8mb4", database)...)
 		},
 	}
-}
-
-// MySQLURL returns the URL, for the commands of this repository, of what a data source
-// name leads to.
-func MySQLURL(t testing.TB, dsn string) string {
-	t.Helper()
-	config := must.Get(mysql.ParseDSN(dsn))(t)
-	return "mysql://" + config.User + "@" + config.Addr + "/" + config.DBName
 }
 
 // Preparing returns a data source name with which the driver has the server

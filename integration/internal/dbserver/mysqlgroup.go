@@ -25,9 +25,9 @@ func StartMySQLGroup(t testing.TB) *MySQLGroup {
 		"group-replication-enforce-update-everywhere-checks=ON")
 }
 
-// StartMySQLGroupOnSmallDisks is StartMySQLGroup of members of which one takes writes, and after it another. The data
-// of each is on a disk that the member has to itself, and that FillDisk fills. Where none can be mounted it
-// skips the test.
+// StartMySQLGroupOnSmallDisks is StartMySQLGroup of members of which one takes writes, and after it another.
+// The data of each is on a disk that the member has to itself, and that FillDisk fills. Where none can be
+// mounted it skips the test.
 func StartMySQLGroupOnSmallDisks(t testing.TB) *MySQLGroup {
 	t.Helper()
 	return startMySQLGroup(t, func(s *Server) { s.useSmallDisk(t) })
@@ -76,8 +76,8 @@ func startMySQLGroup(t testing.TB, prepare func(*Server), mode ...string) *MySQL
 	return g
 }
 
-// online returns nil if the member is one of its group. Otherwise it has it join again, as its operator would: the
-// others may not have noticed yet that it was gone when it started, or may have
+// online returns nil if the member is one of its group. Otherwise it has it join again, as its operator
+// would: the others may not have noticed yet that it was gone when it started, or may have
 // expelled it on a busy machine, and it gives up after a few tries of its own.
 func (s *Server) online() error {
 	state, err := s.Query("SELECT member_state FROM performance_schema.replication_group_members " +

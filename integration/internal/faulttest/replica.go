@@ -74,18 +74,29 @@ func (r *Replica) Start() {
 // WaitUntilServing waits until the replica answers a request that needs the database.
 func (r *Replica) WaitUntilServing() {
 	r.t.Helper()
+	r.waitFor("/v2/widgets?limit=1")
+}
+
+// WaitUntilReady waits until the replica of storefrontd could create an order.
+func (r *Replica) WaitUntilReady() {
+	r.t.Helper()
+	r.waitFor("/readyz")
+}
+
+func (r *Replica) waitFor(path string) {
+	r.t.Helper()
 	watched := r.Process
 	if r.Supervised {
 		watched = nil
 	}
-	process.WaitFor(r.t, r.URL+" serves", 5*time.Minute, watched, func() error {
+	process.WaitFor(r.t, r.URL+path+" is 200", 5*time.Minute, watched, func() error {
 		if _, ended := r.Process.HasEnded(); ended && r.Supervised {
 			if log := process.LogTail(r.Log); !strings.Contains(log, "the database does not answer") {
 				r.t.Fatalf("a replica has ended by itself: %s", log)
 			}
 			r.Start()
 		}
-		w, err := http.Get(r.URL + "/v2/widgets?limit=1")
+		w, err := http.Get(r.URL + path)
 		if err != nil {
 			return err
 		}
