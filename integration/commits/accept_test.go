@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/sqltap"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/sqlstore"
@@ -75,8 +74,9 @@ func sendTogether(t *testing.T, d *testdb.DB, accept testdb.Accept, purchases []
 			p.Send(ctx, store)
 		})
 	}
-	for testdb.GoroutinesIn("sqlstore.(*Store).CreateOrder(")-first+len(ended) < len(purchases) {
-		runtime.Gosched()
+	for begun := 0; begun < len(purchases); runtime.Gosched() {
+		s := store.Stats()
+		begun = int(s.Running+s.Waiting) - first + len(ended)
 	}
 	leave()
 	left.Wait() // not for the commits
@@ -181,25 +181,16 @@ func TestAcceptThatFailsDoesSoAlone(t *testing.T) {
 // Two orders whose transactions cannot both have been first: the database lets one
 // of them try again, and that is the whole of it, Accept included.
 func TestAcceptRunsAgainWithItsTransaction(t *testing.T) {
-	for name, serializable := range map[string]func(t *testing.T) *testdb.DB{
-		"PostgreSQL": func(t *testing.T) *testdb.DB {
-			d := testdb.New(t, "pgx", dbserver.Postgres.Database(t))
-			d.URL += "&default_transaction_isolation=serializable"
-			return d
-		},
-		"MariaDB": func(t *testing.T) *testdb.DB {
-			d := testdb.New(t, "mysql", dbserver.MariaDB.Database(t))
-			d.URL += "&tx_isolation='SERIALIZABLE'"
-			return d
-		},
-		"MySQL": func(t *testing.T) *testdb.DB {
-			d := testdb.New(t, "mysql", dbserver.MySQL.Database(t))
-			d.URL += "&transaction_isolation='SERIALIZABLE'"
-			return d
-		},
-	} {
-		t.Run(name, func(t *testing.T) { checkThatAcceptRunsAgain(t, serializable(t)) })
-	}
+	testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		_, engine, _ := strings.Cut(t.Name(), "/")
+		d.URL += map[string]string{
+			"PostgreSQL": "&default_transaction_isolation=serializable",
+			"MariaDB":    "&tx_isolation='SERIALIZABLE'",
+			"MySQL":      "&transaction_isolation='SERIALIZABLE'",
+		}[engine]
+		checkThatAcceptRunsAgain(t, d)
+	})
 }
 
 func checkThatAcceptRunsAgain(t *testing.T, d *testdb.DB) {
@@ -239,18 +230,20 @@ func checkThatAcceptRunsAgain(t *testing.T, d *testdb.DB) {
 	testdb.CheckOrders(t, d, purchases, func(string) bool { return false }, true)
 }
 
-// withAndWithout runs a test of stores on a new database, beside other tests: without Accept, and with one that
-// notes orders.
+// withAndWithout runs a test of stores on a database without orders: without Accept, and with one that notes
+// orders.
 func withAndWithout(t *testing.T, d *testdb.DB, test func(t *testing.T, accept testdb.Accept)) {
-	t.Parallel()
-	d.Exec(t, "CREATE TABLE notes (order_id VARCHAR(255) NOT NULL)")
-	t.Run("without Accept", func(t *testing.T) { test(t, nil) })
-	d.Clear(t)
-	t.Run("with Accept", func(t *testing.T) { test(t, testdb.Noted) })
+	d.Exec(t, "CREATE TABLE IF NOT EXISTS notes (order_id VARCHAR(255) NOT NULL)")
+	for name, accept := range map[string]testdb.Accept{"without Accept": nil, "with Accept": testdb.Noted} {
+		d.Clear(t)
+		d.Exec(t, "DELETE FROM notes")
+		t.Run(name, func(t *testing.T) { test(t, accept) })
+	}
 }
 
 func TestCallersThatLeave(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		withAndWithout(t, d, func(t *testing.T, accept testdb.Accept) {
 			for round := range 2 {
 				purchases := mixed(round, "kettle")

@@ -6,111 +6,103 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
 )
 
-// A trigger is what the database does to an order for the item "cursed".
-type trigger struct {
-	name       string
-	statements []string
+// A curse is what the database does to an order for the item "cursed", by a trigger.
+type curse struct {
+	name string
+	when string // it is run
+	does string
+	with []string // statements before
 }
 
-// takes is the name of a trigger that is no curse: the row is there before it runs.
+// takes is the name of a curse that is none: the row is there before it runs.
 const takes = "ends itself"
 
-var curses = map[string][]trigger{
+const (
+	after  = "AFTER INSERT ON storefront_orders"
+	before = "BEFORE INSERT ON storefront_orders"
+)
+
+// triggers make the trigger of a curse, by when it is run and what it does.
+var triggers = map[string][]string{
+	"SQLite": {"CREATE TRIGGER curse {when} WHEN NEW.item = 'cursed' BEGIN {does}; END"},
+	"PostgreSQL": {"CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {does}; END $$",
+		"CREATE {when} FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()"},
+	"MariaDB": {"CREATE TRIGGER curse {when} FOR EACH ROW IF NEW.item = 'cursed' THEN {does}; END IF"},
+	"MySQL":   {"CREATE TRIGGER curse {when} FOR EACH ROW IF NEW.item = 'cursed' THEN {does}; END IF"},
+}
+
+var curses = map[string][]curse{
 	"PostgreSQL": {
-		{"raises", []string{
-			`CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it is cursed'; END $$`,
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()`,
-		}},
-		{"raises at the commit", []string{
-			`CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it is cursed'; END $$`,
-			`CREATE CONSTRAINT TRIGGER curse AFTER INSERT ON storefront_orders DEFERRABLE INITIALLY DEFERRED
-				FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()`,
-		}},
-		{"leaves it out", []string{
-			`CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`,
-			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders FOR EACH ROW WHEN (NEW.item = 'cursed') EXECUTE FUNCTION curse()`,
-		}},
+		{"raises", "TRIGGER curse " + after, "RAISE EXCEPTION 'it is cursed'", nil},
+		{"raises at the commit", "CONSTRAINT TRIGGER curse " + after + " DEFERRABLE INITIALLY DEFERRED",
+			"RAISE EXCEPTION 'it is cursed'", nil},
+		{"leaves it out", "TRIGGER curse " + before, "RETURN NULL", nil},
 	},
 	"SQLite": {
-		{"undoes the statement", []string{
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ABORT, 'it is cursed'); END`,
-		}},
-		{"undoes the transaction", []string{
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ROLLBACK, 'it is cursed'); END`,
-		}},
+		{"undoes the statement", after, "SELECT RAISE(ABORT, 'it is cursed')", nil},
+		{"undoes the transaction", after, "SELECT RAISE(ROLLBACK, 'it is cursed')", nil},
 		// What the statement has done stays.
-		{"fails", []string{
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(FAIL, 'it is cursed'); END`,
-		}},
+		{"fails", after, "SELECT RAISE(FAIL, 'it is cursed')", nil},
 		// With the text of an error that passes.
-		{"says that the database is locked", []string{
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(ABORT, 'database is locked'); END`,
+		{"says that the database is locked", after, "SELECT RAISE(ABORT, 'database is locked')", nil},
+		{"raises at the commit", after, "INSERT INTO children VALUES (1)", []string{
+			"CREATE TABLE parents (id INTEGER PRIMARY KEY)",
+			"CREATE TABLE children (parent INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)",
 		}},
-		{"raises at the commit", []string{
-			`CREATE TABLE parents (id INTEGER PRIMARY KEY)`,
-			`CREATE TABLE children (parent INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)`,
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN INSERT INTO children VALUES (1); END`,
-		}},
-		{"leaves it out", []string{
-			`CREATE TRIGGER curse BEFORE INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(IGNORE); END`,
-		}},
-		{takes, []string{
-			`CREATE TRIGGER curse AFTER INSERT ON storefront_orders WHEN NEW.item = 'cursed' BEGIN SELECT RAISE(IGNORE); END`,
-		}},
+		{"leaves it out", before, "SELECT RAISE(IGNORE)", nil},
+		{takes, after, "SELECT RAISE(IGNORE)", nil},
 	},
 	"MariaDB": mySQLCurses,
 	"MySQL":   mySQLCurses,
 }
 
-var mySQLCurses = []trigger{
-	{"raises", []string{
-		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW
-			IF NEW.item = 'cursed' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'; END IF`,
-	}},
+var mySQLCurses = []curse{
+	{"raises", after, "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'it is cursed'", nil},
 	// With the error that a taken key has, too, and its text.
-	{"finds a value taken that is called key_hash", []string{
-		`CREATE TABLE curses (name VARCHAR(255) PRIMARY KEY)`,
-		`INSERT INTO curses VALUES ('cursed key_hash')`,
-		`CREATE TRIGGER curse AFTER INSERT ON storefront_orders FOR EACH ROW IF NEW.item = 'cursed' THEN
-			INSERT INTO curses VALUES (CONCAT(NEW.item, ' key_hash')); END IF`,
-	}},
+	{"finds a value taken that is called key_hash", after,
+		"INSERT INTO curses VALUES (CONCAT(NEW.item, ' key_hash'))", []string{
+			"CREATE TABLE curses (name VARCHAR(255) PRIMARY KEY)",
+			"INSERT INTO curses VALUES ('cursed key_hash')",
+		}},
 }
 
 // The database may have a reason of its own for not taking an order. The
 // orders that share its commit are created all the same.
 func TestOrderThatTheDatabaseRefuses(t *testing.T) {
-	for engine, curses := range curses {
-		for _, curse := range curses {
-			t.Run(engine+"/"+curse.name, func(t *testing.T) {
-				var d *testdb.DB
-				switch engine {
-				case "SQLite":
-					d = testdb.New(t, "sqlite", testdb.SQLiteFile(t)+"&_pragma=foreign_keys(1)")
-				case "PostgreSQL":
-					d = testdb.New(t, "pgx", dbserver.Postgres.Database(t))
-				case "MariaDB":
-					d = testdb.New(t, "mysql", dbserver.MariaDB.Database(t))
-				case "MySQL":
-					d = testdb.New(t, "mysql", dbserver.MySQL.Database(t))
-				}
-				d.Exec(t, curse.statements...)
+	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
+		_, engine, _ := strings.Cut(t.Name(), "/")
+		drop := "DROP TRIGGER curse"
+		switch engine {
+		case "SQLite":
+			d.URL += "&_pragma=foreign_keys(1)"
+		case "PostgreSQL":
+			drop = "DROP FUNCTION curse CASCADE"
+		}
+		for _, curse := range curses[engine] {
+			d.Exec(t, curse.with...)
+			for _, statement := range triggers[engine] {
+				d.Exec(t, strings.NewReplacer("{when}", curse.when, "{does}", curse.does).Replace(statement))
+			}
+			t.Run(curse.name, func(t *testing.T) {
 				withAndWithout(t, d, func(t *testing.T, accept testdb.Accept) {
 					checkCurse(t, d, curse.name, accept)
 				})
 			})
+			d.Exec(t, drop)
 		}
-	}
+	})
 }
 
 func checkCurse(t *testing.T, d *testdb.DB, curse string, accept testdb.Accept) {
@@ -154,6 +146,7 @@ func TestOrdersWhoseKeysAreLocked(t *testing.T) {
 // An order that another program has locked, or is changing, replays meanwhile.
 func TestReplaysOfLockedOrders(t *testing.T) {
 	testdb.OnSQLServers(t, func(t *testing.T, d *testdb.DB) {
+		t.Parallel()
 		withAndWithout(t, d, func(t *testing.T, accept testdb.Accept) {
 			store := d.OpenWith(t, &sqlstore.Options{Accept: accept, Timeout: 20 * time.Second})
 			order := must.Get(testdb.Create(t.Context(), store, "key", "kettle"))(t)

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -31,6 +29,9 @@ func TestPutAndDeleteInBatches(t *testing.T) {
 				want[r.ID()] = r.String()
 			}
 		}
+		// It is longer than what some databases take for a text of usual length.
+		long := storefront.MustResource("long", map[string]string{"text": strings.Repeat("😀", 100_000)})
+		resources, want[long.ID()] = append(resources, long), long.String()
 		given := slices.Clone(resources)
 		for range 2 {
 			must.OK(t, store.Users.Put(t.Context(), resources...))
@@ -64,77 +65,6 @@ func expectUsers(t *testing.T, store *sqlstore.Store, want map[string]string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("users (-want +got):\n%s", diff)
 	}
-}
-
-// A resource may be longer than what some databases take for a text of usual length.
-func TestPutOfALongResource(t *testing.T) {
-	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-		t.Parallel()
-		store := sqlstore.New(d.Pool, nil)
-		long := storefront.MustResource("long", map[string]string{"text": strings.Repeat("😀", 100_000)})
-		must.OK(t, store.Users.Put(t.Context(), long, storefront.MustResource("short", nil)))
-		expectUsers(t, store, map[string]string{"long": long.String(), "short": `{"id":"short"}`})
-	})
-}
-
-func TestConcurrentPutsOfTheSameResources(t *testing.T) {
-	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-		t.Parallel()
-		// They wait for each other, which on a busy machine may take longer than the default.
-		store := sqlstore.New(d.Pool, &sqlstore.Options{Timeout: 10 * time.Minute})
-		var up, down []storefront.Resource
-		for i := range 300 {
-			up = append(up, storefront.MustResource(fmt.Sprintf("u%03d", i), nil))
-			down = append(down, storefront.MustResource(fmt.Sprintf("u%03d", 299-i), nil))
-		}
-		var wg sync.WaitGroup
-		for i := range 8 {
-			wg.Go(func() {
-				resources := up
-				if i%2 == 1 {
-					resources = down
-				}
-				for range 2 {
-					if err := store.Users.Put(t.Context(), resources...); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-	})
-}
-
-func TestForgetKeys(t *testing.T) {
-	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
-		t.Parallel()
-		store := sqlstore.New(d.Pool, nil)
-		horizon := time.Now().Add(-storefront.KeyLifetime).Truncate(time.Millisecond)
-		create := func(value, id string) storefront.Order {
-			t.Helper()
-			order := must.Get(store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: value},
-				storefront.Order{ID: id, Item: value, Qty: 1, CreatedAt: time.Now()}))(t)
-			return order
-		}
-		create("old", "ord_old")
-		d.RecordKey(t, "ord_old", horizon.Add(-time.Millisecond))
-		create("at the horizon", "ord_horizon")
-		d.RecordKey(t, "ord_horizon", horizon)
-		create("young", "ord_young")
-		n, err := store.ForgetKeys(t.Context(), horizon)
-		if err != nil || n != 1 {
-			t.Fatalf("ForgetKeys returned %d, %v, want 1", n, err)
-		}
-		for value, want := range map[string]string{"old": "ord_new", "at the horizon": "ord_horizon", "young": "ord_young"} {
-			if got := create(value, "ord_new").ID; got != want {
-				t.Errorf("the key %q now leads to the order %s, want %s", value, got, want)
-			}
-		}
-		var orders int
-		if err := d.Pool.QueryRow("SELECT count(*) FROM storefront_orders").Scan(&orders); err != nil || orders != 4 {
-			t.Errorf("there are %d orders, want 4: with its key forgotten, an order stays: %v", orders, err)
-		}
-	})
 }
 
 // Programs may do with the tables what docs/databases.md tells them to.

@@ -19,8 +19,9 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-// TestCallsReadFewRows counts what the databases read for the calls of a store of ten thousand users and widgets
-// and twenty thousand orders, at any depth of a list. SQLite does not count it: its plans say by what it searches.
+// TestCallsReadFewRows counts what the databases read for the calls of a store of ten thousand users and
+// widgets and twenty thousand orders, at any depth of a list. SQLite does not count it: its plans say by what
+// it searches.
 func TestCallsReadFewRows(t *testing.T) {
 	const (
 		analyzeMySQL = "ANALYZE TABLE storefront_users, storefront_products, storefront_widgets, storefront_orders"
@@ -37,7 +38,8 @@ func TestCallsReadFewRows(t *testing.T) {
 		// The servers may be analyzed some time before they are told to.
 		{"PostgreSQL", "pgx", dbserver.Postgres.Database, "convert_to(%s, 'UTF8')",
 			[]string{"SELECT 1", "ANALYZE", "SET plan_cache_mode = force_generic_plan"},
-			"SELECT (SELECT SUM(seq_tup_read) FROM pg_stat_user_tables) + (SELECT SUM(idx_tup_read) FROM pg_stat_user_indexes)"},
+			"SELECT (SELECT SUM(seq_tup_read) FROM pg_stat_user_tables) + " +
+				"(SELECT SUM(idx_tup_read) FROM pg_stat_user_indexes)"},
 		{"MariaDB", "mysql", dbserver.MariaDB.Database, "CAST(%s AS BINARY)", []string{"SELECT 1", analyzeMySQL},
 			fmt.Sprintf(handlers, "information_schema")},
 		{"MySQL", "mysql", dbserver.MySQL.Database, "CAST(%s AS BINARY)", []string{"SELECT 1", analyzeMySQL},
@@ -146,7 +148,7 @@ func callsOf(store *sqlstore.Store) []call {
 		return err
 	}
 	forgotten := newYear.Add(1000 * time.Second)
-	const few = 2000
+	const few, inScope = 2000, "(scope=? AND id<?)"
 	return []call{
 		{"the first users", list(store.ListUsers, ""), few, "(id>?)"},
 		{"users in the middle", list(store.ListUsers, "10500000"), few, "(id>?)"},
@@ -156,9 +158,9 @@ func callsOf(store *sqlstore.Store) []call {
 			_, err := store.GetProduct(ctx, "10500000")
 			return err
 		}, few, "(id=?)"},
-		{"the newest orders of an account with few", orders("account 1", 20_000*time.Second), few, "(scope=? AND id<?)"},
-		{"the newest orders of an account with most", orders("account 2", 20_000*time.Second), few, "(scope=? AND id<?)"},
-		{"orders of an account in the middle", orders("account 2", 10_000*time.Second), few, "(scope=? AND id<?)"},
+		{"the newest orders of an account with few", orders("account 1", 20_000*time.Second), few, inScope},
+		{"the newest orders of an account with most", orders("account 2", 20_000*time.Second), few, inScope},
+		{"orders of an account in the middle", orders("account 2", 10_000*time.Second), few, inScope},
 		{"the order of a key", func(ctx context.Context) error {
 			key := storefront.IdempotencyKey{Scope: "account 2", Value: "read"}
 			_, err := store.OrderReader().GetOrderByKey(ctx, key.Scope, key.Value)

@@ -71,7 +71,8 @@ func TestFaultsWithAccept(t *testing.T) {
 	}
 	underLoad(t, f, long.Of(200, 1_000), faults(t, f, c))
 	check(t, f, c)
-	selling := testdb.Open(t, "mysql", c.Gates[0].DSN()+single).OpenWith(t, &sqlstore.Options{Accept: stock.Accept})
+	gate := testdb.Open(t, "mysql", c.Gates[0].DSN()+single)
+	selling := gate.OpenWith(t, &sqlstore.Options{Accept: stock.Accept})
 	_, err := testdb.Create(t.Context(), selling, "sold out", "teapot")
 	if _, refused := errors.AsType[*storefront.Refusal](err); !refused {
 		t.Errorf("what is not in stock is answered with %v", err)

@@ -17,8 +17,8 @@ import (
 
 // TestReshard creates orders while one shard becomes two and, if integration/soak runs it, then four. Each
 // time the orders are copied, traffic goes to the new shards, back to the old, and to the new ones again.
-// Before, a replica of a later release comes, whose Migrate adds a column, and one of this release starts again
-// beside it.
+// Before, a replica of a later release comes, whose Migrate adds a column, and one of this release starts
+// again beside it.
 func TestReshard(t *testing.T) {
 	f := faulttest.New(t)
 	ranges := [][]string{{"0"}, {"-80", "80-"}, {"-40", "40-80", "80-c0", "c0-"}}
@@ -48,11 +48,13 @@ func TestReshard(t *testing.T) {
 	underLoad(t, f, long.Of(300, 2_000), steps)
 	check(t, f, c)
 	all := streaming(t, c)
-	versions := testdb.Column(t, all, "SELECT CONCAT(version, ' ', oldest) FROM storefront_schema ORDER BY version")
+	versions := testdb.Column(t, all,
+		"SELECT CONCAT(version, ' ', oldest) FROM storefront_schema ORDER BY version")
 	if !slices.Equal(versions, []string{"1 1", "2 1"}) { // what is recorded stays
 		t.Errorf("the versions are %v", versions)
 	}
-	if odd := testdb.Column(t, all, "SELECT id FROM storefront_orders WHERE added IS NULL OR added <> 7"); len(odd) > 0 {
+	odd := testdb.Column(t, all, "SELECT id FROM storefront_orders WHERE added IS NULL OR added <> 7")
+	if len(odd) > 0 {
 		t.Errorf("%d orders are without the column of the later release, such as %s", len(odd), odd[0])
 	}
 }

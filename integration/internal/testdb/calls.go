@@ -6,7 +6,6 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -115,16 +114,4 @@ func CheckOrders(t *testing.T, d *DB, purchases []*Purchase, never func(item str
 	if diff := cmp.Diff(ids, notes); diff != "" {
 		t.Errorf("orders (-) and what Accept has written (+):\n%s", diff)
 	}
-}
-
-// GoroutinesIn returns how many goroutines have a function in their stacks.
-func GoroutinesIn(function string) (n int) {
-	stacks := make([]byte, 8<<20)
-	stacks = stacks[:runtime.Stack(stacks, true)]
-	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
-		if strings.Contains(stack, function) {
-			n++
-		}
-	}
-	return n
 }

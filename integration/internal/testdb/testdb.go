@@ -32,31 +32,23 @@ import (
 // OnSQLEngines runs test on an empty database of each kind that sqlstore is
 // for. Without the binaries of a server it skips that one.
 func OnSQLEngines(t *testing.T, test func(t *testing.T, d *DB)) {
-	OnDatabasesWithoutTables(t, func(t *testing.T, d *DB) {
-		d.Migrate(t)
-		test(t, d)
-	})
+	t.Run("SQLite", func(t *testing.T) { test(t, New(t, "sqlite", SQLiteFile(t))) })
+	OnSQLServers(t, test)
 }
 
 // OnSQLServers is OnSQLEngines without SQLite, which has one writer at a time.
-func OnSQLServers(t *testing.T, test func(t *testing.T, d *DB)) {
-	OnServersWithoutTables(t, func(t *testing.T, d *DB) {
-		d.Migrate(t)
-		test(t, d)
-	})
-}
+func OnSQLServers(t *testing.T, test func(t *testing.T, d *DB)) { onServers(t, New, test) }
 
 // OnDatabasesWithoutTables is OnSQLEngines before anybody has made a table.
 func OnDatabasesWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
 	t.Run("SQLite", func(t *testing.T) { test(t, Open(t, "sqlite", SQLiteFile(t))) })
-	OnServersWithoutTables(t, test)
+	onServers(t, Open, test)
 }
 
-// OnServersWithoutTables is OnDatabasesWithoutTables without SQLite.
-func OnServersWithoutTables(t *testing.T, test func(t *testing.T, d *DB)) {
-	t.Run("PostgreSQL", func(t *testing.T) { test(t, Open(t, "pgx", dbserver.Postgres.Database(t))) })
-	t.Run("MariaDB", func(t *testing.T) { test(t, Open(t, "mysql", dbserver.MariaDB.Database(t))) })
-	t.Run("MySQL", func(t *testing.T) { test(t, Open(t, "mysql", dbserver.MySQL.Database(t))) })
+func onServers(t *testing.T, open func(testing.TB, string, string) *DB, test func(*testing.T, *DB)) {
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, open(t, "pgx", dbserver.Postgres.Database(t))) })
+	t.Run("MariaDB", func(t *testing.T) { test(t, open(t, "mysql", dbserver.MariaDB.Database(t))) })
+	t.Run("MySQL", func(t *testing.T) { test(t, open(t, "mysql", dbserver.MySQL.Database(t))) })
 }
 
 // A DB is a database with the tables of sqlstore.

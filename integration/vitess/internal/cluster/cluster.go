@@ -53,9 +53,9 @@ type Tablet struct {
 	MySQL, Server *Program // mysqld and vttablet
 }
 
-// Start starts a cluster for the time of a test, of shards such as "-80" and "80-", or "0" alone. Each has one
-// tablet, or three: then the primary waits until another one has what it commits, and VTOrc makes another one
-// the primary when that has gone.
+// Start starts a cluster for the time of a test, of shards such as "-80" and "80-", or "0" alone. Each has
+// one tablet, or three: then the primary waits until another one has what it commits, and VTOrc makes another
+// one the primary when that has gone.
 func Start(t testing.TB, each int, shards ...string) *Cluster {
 	t.Helper()
 	in := must.Get(install())(t)
