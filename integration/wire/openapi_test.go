@@ -15,12 +15,12 @@ import (
 	"example.com/storefront"
 )
 
-// That keys and items are as documented is for the module storefront. What kin-openapi's decoder takes for a
+// That keys and the characters of items are as documented is for the module storefront. What kin-openapi's decoder takes for a
 // number beyond digits, such as +1, is not a matter of the document.
 func TestTheServiceAcceptsWhatIsDocumented(t *testing.T) {
 	var requests []*http.Request
 	get := func(target string) { requests = append(requests, httptest.NewRequest("GET", target, nil)) }
-	for _, list := range []string{"/v1/users", "/v2/widgets"} {
+	for _, list := range []string{"/v1/users", "/v1/orders", "/v2/widgets"} {
 		get(list)
 		for _, limit := range []string{"", "0", "1", "20", "21", "-1", "1.5", "ten", "99999999999999999999"} {
 			get(list + "?limit=" + limit)
@@ -45,10 +45,13 @@ func TestTheServiceAcceptsWhatIsDocumented(t *testing.T) {
 		order(`{"item":"a","qty":` + qty + `}`)
 	}
 	for _, body := range []string{`{"item":1,"qty":1}`, `{"item":null,"qty":1}`, `{"qty":1}`, `{"item":"a"}`,
-		`{}`, `{"Item":"a","qty":1}`, `{"item":"a","qty":1,"id":"x"}`, `[]`, `1`, `null`} {
+		`{}`, `{"Item":"a","qty":1}`, `{"item":"a","qty":1,"id":"x"}`, `[]`, `1`, `null`,
+		`{"item":"` + longest + `","qty":1}`, `{"item":"` + longest + `x","qty":1}`} {
 		order(body)
 	}
-	h := storefront.NewWithOptions(store, &storefront.Options{PageSize: 7, MaxPageSize: 20})
+	scope := func(*http.Request) string { return "ann" }
+	h := storefront.NewWithOptions(store,
+		&storefront.Options{PageSize: 7, MaxPageSize: 20, Orders: store, Scope: scope})
 	doc := servedBy(t, h)
 	for _, r := range requests {
 		documented := checkRequest(doc, r)
