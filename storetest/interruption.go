@@ -82,16 +82,25 @@ func (t *test) checkTrace(store storefront.Store, orders OrderLister, key storef
 	}
 }
 
-// checkTracesOfRefusals checks that refused orders are not there.
+// checkTracesOfRefusals checks that refused orders are not there, not even after a
+// crash.
 func (t *test) checkTracesOfRefusals(store storefront.Store, orders OrderLister, refuser Refuser) {
 	const cause = "it is decided after the order was recorded, and what was recorded is not rolled back."
 	t.sellOut(refuser)
+	var refused []string
 	for range 3 {
 		key, order := newKey(), t.newOrder()
 		if _, err := t.try(store, key, order); err == nil {
 			return // that the order is refused is another promise
 		}
 		t.checkTrace(store, orders, key, order, "A call whose order was refused", cause)
+		refused = append(refused, order.ID)
+	}
+	if reopener, ok := optional[Reopener](t, store, ""); ok && orders != nil {
+		orders, _ = optional[OrderLister](t, t.reopen(reopener), "")
+		if n, wrong := miscount(orders, 0, refused...); wrong {
+			t.broken(cause, "After a crash there are %d orders that were refused.", n)
+		}
 	}
 }
 

@@ -159,6 +159,23 @@ var wrongOrders = []wrongStore{
 		s.lookFirst()
 	}, []string{settles, inProgress, decided}, "leaves something behind"},
 
+	{"a refused order is recovered after a crash", func(s *store) {
+		var refused []order
+		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			stored, err := right(ctx, k, o)
+			if isRefusal(err) {
+				refused = append(refused, o)
+			}
+			return stored, err
+		})
+		s.reopen = func() storefront.Store {
+			for _, o := range refused {
+				o.Item = "refused" // which is not sold out
+				s.createWithoutKey(o)
+			}
+			return s
+		}
+	}, []string{noTrace}, "After a crash there are 3 orders that were refused"},
 	{"a refusal is remembered for any order", func(s *store) {
 		refusals := make(map[string]error)
 		s.oneByOne(func(right creator, ctx ctxt, k key, o order) (order, error) {
