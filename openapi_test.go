@@ -93,7 +93,8 @@ func TestOpenAPIDemandsOfAnswersOnlyWhatIsPromised(t *testing.T) {
 			})
 		}
 	}
-	if diff := cmp.Diff([]any{"type", "title", "status"}, d.component("schemas", "Problem")["required"]); diff != "" {
+	required := d.component("schemas", "Problem")["required"]
+	if diff := cmp.Diff([]any{"type", "title", "status"}, required); diff != "" {
 		t.Errorf("what a Problem of a program has (-), and what one must have (+):\n%s", diff)
 	}
 }

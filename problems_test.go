@@ -309,7 +309,8 @@ func testErrorsOfAStranger(t *testing.T) {
 				p := r.wantProblem(t, http.StatusInternalServerError, "internal-error")
 				if lines := log.incidents(t); len(lines) != i+1 || lines[i].Incident != p.Instance ||
 					lines[i].Error == "" || lines[i].Level != "ERROR" {
-					t.Errorf("%s: %s: the log is %s, want the incident %s", name, request.route, log, p.Instance)
+					t.Errorf("%s: %s: the log is %s, want the incident %s", name, request.route, log,
+						p.Instance)
 				}
 				if strings.Contains(r.body, "not to be sent") {
 					t.Errorf("%s: %s: the error is sent: %s", name, request.route, r.body)

@@ -255,13 +255,15 @@ func (l list) checkGone(t *test) {
 		for _, limit := range []int{1, 2, 10} {
 			got, err := l.call(store, t.Context(), position, limit)
 			if err != nil {
-				t.wrong(cause, "%s, where there is no such %s, failed: %v", l.text(position, limit), l.item, err)
+				t.wrong(cause, "%s, where there is no such %s, failed: %v", l.text(position, limit),
+					l.item, err)
 				continue
 			}
 			want := l.from(ids, position)
 			want = want[:min(limit, len(want))]
 			if d := difference(idsOf(got[:min(limit, len(got))]), want); d != "" {
-				t.wrong(cause, "%s, where there is no such %s, returned %s.", l.text(position, limit), l.item, d)
+				t.wrong(cause, "%s, where there is no such %s, returned %s.", l.text(position, limit),
+					l.item, d)
 			}
 		}
 	}

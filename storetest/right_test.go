@@ -107,7 +107,8 @@ func TestRightStoresPass(t *testing.T) {
 func TestMemStoreKeepsTheContract(t *testing.T) {
 	memStore := changed(func(s *store) { s.create = s.MemStore.CreateOrder })
 	t.Run("in real time", func(t *testing.T) { storetest.Run(t, memStore) })
-	t.Run("in bubbles", func(t *testing.T) { storetest.RunSynctest(t, memStore) }) // where a call that waits is noticed
+	// In a bubble the clock moves, and a call that waits is noticed.
+	t.Run("in bubbles", func(t *testing.T) { storetest.RunSynctest(t, memStore) })
 }
 
 // A bareStore has the four methods, and of the optional ones but half of an Editor.
