@@ -153,6 +153,23 @@ func TestCommitsAreShared(t *testing.T) {
 	})
 }
 
+func TestNoMoreThan64OrdersShareACommit(t *testing.T) {
+	onEach(t, func(t *testing.T, engine engine) {
+		d := newHeldDB(engine)
+		store := sqlstore.New(open(t, d), nil)
+		var wg sync.WaitGroup
+		for i := range 150 {
+			wg.Go(create(t, store, fmt.Sprint(i)).Wait)
+		}
+		close(d.server.let)
+		wg.Wait()
+		most := slices.MaxFunc(d.server.commits, func(a, b []string) int { return len(a) - len(b) })
+		if len(most) != 64 {
+			t.Errorf("%v: up to %d orders shared a commit, want 64", engine, len(most))
+		}
+	})
+}
+
 // Two primaries of a group do not see each other's locks, but if two transactions write the
 // same row, only one of them commits.
 func TestRefusalByOneOfSeveralPrimariesIsCommitted(t *testing.T) {

@@ -130,8 +130,7 @@ func (f fate) String() string {
 
 // A fakeDB is a driver.Connector.
 type fakeDB struct {
-	engine engine  // if server is nil, the engine of the server that open makes
-	server *server // nil: open makes one
+	server *server // nil: open makes one of PostgreSQL
 
 	// All of these may be nil. Each connection, and each statement of a kind, fails with the error of:
 	connect func(ctx context.Context) error
@@ -155,13 +154,13 @@ type fakeDB struct {
 }
 
 // newFakeDB returns a connector to a new server.
-func newFakeDB(engine engine) *fakeDB { return &fakeDB{engine: engine, server: newServer(engine)} }
+func newFakeDB(engine engine) *fakeDB { return &fakeDB{server: newServer(engine)} }
 
 // open opens the database in the bubble that the test runs in.
 func open(t *testing.T, f *fakeDB) *sql.DB {
 	t.Helper()
 	if f.server == nil {
-		f.server = newServer(f.engine)
+		f.server = newServer(postgres)
 	}
 	db := sql.OpenDB(f)
 	t.Cleanup(func() {

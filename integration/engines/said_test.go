@@ -38,7 +38,7 @@ const (
 var mistakes = map[*dbserver.Kind][]mistake{
 	dbserver.Postgres: {
 		{"a wrong password", "postgres://clerk:wrong@ADDR/postgres?sslmode=disable", "", "",
-			[]string{"ADDR", `password authentication failed for user "clerk"`}},
+			[]string{"\nfailed to connect", "ADDR", `password authentication failed for user "clerk"`}}, // at once
 		{"no password", "postgres://clerk@ADDR/postgres?sslmode=disable", "", "",
 			[]string{"no password is given: name a file of passwords by passfile"}},
 		{"a password alone in the file", ofPostgres + "-malformed", "", "",
@@ -70,7 +70,7 @@ var mistakes = map[*dbserver.Kind][]mistake{
 
 var mySQLMistakes = []mistake{
 	{"a wrong password", "mysql://clerk:wrong@ADDR/shop", "", "",
-		[]string{"ADDR", "Access denied for user 'clerk'", "using password: YES"}},
+		[]string{"\nADDR: ", "Access denied for user 'clerk'", "using password: YES"}}, // at once
 	{"no password", "mysql://clerk@ADDR/shop", "", "", []string{"Access denied for user 'clerk'", "no password is given: name its file by password_file in the URL"}},
 	{"no such variable", ofMySQL + "&slmode=1", "", "", []string{"\nADDR: ", "Unknown system variable 'slmode'"}}, // at once
 	{"read-only", ofMySQL, "SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0", []string{"ADDR: it is read-only (read_only)"}},
