@@ -232,4 +232,8 @@ func TestSystemdUnit(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
+	// With the defaults, systemd gives up after five starts within ten seconds, or after a status.
+	if !strings.Contains(unit, "StartLimitIntervalSec=0\n") || strings.Contains(unit, "RestartPrevent") {
+		t.Error("systemd may give up")
+	}
 }
