@@ -4,7 +4,6 @@ package documents
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
@@ -106,8 +104,8 @@ func (d *Document) Blocks() (blocks []Block) {
 // TestedBy returns the blocks of a language in a document that are marked as those of a
 // test, of which there must be some:
 //
-//	<!-- tested by TestNginx -->
-//	```nginx
+//	<!-- tested by TestQueriesOfOperators -->
+//	```sql
 func TestedBy(t testing.TB, repository, name, language, test string) (texts []string) {
 	t.Helper()
 	source := must.Get(os.ReadFile(filepath.Join(repository, name)))(t)
@@ -147,10 +145,8 @@ func Statements(t testing.TB, repository, name, test, driver string) (statements
 	return statements
 }
 
-var update = flag.Bool("update", false, "write the tables of documents that tests make")
-
 // ExpectTable checks that the rows of a table in a document, behind a comment that says which test made
-// them, are those of the test, or writes them if the flag update is set.
+// them, are those of the test.
 func ExpectTable(t testing.TB, file string, rows []string) {
 	t.Helper()
 	source := string(must.Get(os.ReadFile(file))(t))
@@ -158,16 +154,8 @@ func ExpectTable(t testing.TB, file string, rows []string) {
 	if !found {
 		t.Fatalf("%s has no table that is marked as made by %s", file, t.Name())
 	}
-	table, after, _ := strings.Cut(table, "\n\n")
-	lines := strings.Split(table, "\n")
-	want := append(slices.Clone(lines[:2]), rows...) // below the head
-	switch {
-	case slices.Equal(lines, want):
-	case *update:
-		text := strings.TrimSuffix(source, table+"\n\n"+after) + strings.Join(want, "\n") + "\n\n" + after
-		must.OK(t, os.WriteFile(file, []byte(text), 0o666))
-	default:
-		t.Errorf("the table in %s is not this test's, which writes it with -update; %s",
-			file, cmp.Diff(lines, want))
+	table, _, _ = strings.Cut(table, "\n\n")
+	if got := strings.Split(table, "\n")[2:]; !slices.Equal(got, rows) { // below the head
+		t.Errorf("the table in %s is not this test's, which has the rows\n%s", file, strings.Join(rows, "\n"))
 	}
 }

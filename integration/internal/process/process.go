@@ -289,17 +289,11 @@ func (p *Process) HasEnded() (error, bool) {
 // LogTail returns the last lines of a log, for the message of a failed test.
 func LogTail(name string) string {
 	const most = 8 << 10
-	f, err := os.Open(name)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return err.Error()
 	}
-	defer f.Close()
-	if size, err := f.Seek(0, io.SeekEnd); err == nil {
-		f.Seek(max(0, size-most), io.SeekStart)
-	}
-	text, err := io.ReadAll(f)
-	return fmt.Sprintf("%s ends with:\n%s", filepath.Base(name),
-		errors.Join(errors.New(strings.TrimSpace(string(text))), err))
+	return fmt.Sprintf("%s ends with:\n%s", filepath.Base(name), text[max(0, len(text)-most):])
 }
 
 // ports are those that FreePort has returned, with what keeps other test binaries from them.
