@@ -144,7 +144,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, opts
 		handler = http.DefaultServeMux
 	}
 	if o.Check != nil {
-		handler = withProbes(&probes{check: o.Check, ending: ctx.Done(), steps: steps{logger: o.Logger}}, handler)
+		handler = withProbes(&probes{check: o.Check, ending: ctx, steps: steps{logger: o.Logger}}, handler)
 	}
 	end := newEnding(ctx)
 	server.Handler = end.wrap(handler)

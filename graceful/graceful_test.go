@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -25,6 +24,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/commandtest"
 	"example.com/storefront/internal/must"
 	"example.com/storefront/internal/pipes"
 )
@@ -193,22 +193,13 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// Its records go into a pipe that nobody reads, until hang is closed.
-type hangs struct {
-	slog.Handler
-	hang chan struct{}
-}
-
-func (hangs) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h hangs) Handle(context.Context, slog.Record) error { <-h.hang; return nil }
-
 func TestEndDoesNotWaitForTheLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang := make(chan struct{})
+		reader, log := io.Pipe() // nobody reads
+		defer reader.Close()
 		ctx, end := context.WithCancel(t.Context())
 		end()
-		opts := &Options{Delay: time.Second, Logger: slog.New(hangs{slog.DiscardHandler, hang})}
+		opts := &Options{Delay: time.Second, Logger: slog.New(slog.NewTextHandler(log, nil))}
 		began := time.Now()
 		if err := Serve(ctx, new(http.Server), pipes.Listen(), opts); err != nil {
 			t.Error(err)
@@ -216,7 +207,6 @@ func TestEndDoesNotWaitForTheLogger(t *testing.T) {
 		if took := time.Since(began); took > opts.Delay+4*stepLimit {
 			t.Errorf("it took %v", took)
 		}
-		close(hang)
 	})
 }
 
@@ -345,63 +335,56 @@ func TestLimitsThatTheServerLeavesZeroAreSet(t *testing.T) {
 	}
 }
 
-// Each of these is tried in a process of its own.
+// Each of these is tried in a process of its own, by signaled.
 func TestSignals(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no signals")
 	}
-	self := must.Get(os.FindProcess(os.Getpid()))(t)
-	write := func(log *os.File) { // whose reader has ended
-		parent, end := context.WithCancel(t.Context())
-		defer end()
-		ctx, stop := NotifyContext(parent)
-		defer stop()
-		_, err := log.WriteString("a line\n")
-		end()
-		<-ctx.Done()
-		_, again := log.WriteString("another, while it drains\n")
-		if err != nil && again != nil {
-			os.Exit(7)
-		}
-	}
-	const child = "GRACEFUL_TEST_CHILD"
-	for _, row := range []struct {
-		name string
-		do   func()
-		want string // how the process ends
-	}{
-		{"broken standard output ends nothing", func() { write(os.Stdout) }, "exit status 7"},
-		{"after stop one ends the program", func() {
-			_, stop := NotifyContext(t.Context())
-			runtime.GOMAXPROCS(1) // nothing else goes on before the signal
-			stop()
-			self.Signal(syscall.SIGTERM)
-			time.Sleep(time.Minute)
-		}, "signal: terminated"},
-		{"two at once end the program", func() {
-			_, stop := NotifyContext(t.Context())
-			defer stop()
-			self.Signal(syscall.SIGINT)
-			self.Signal(syscall.SIGTERM)
-			time.Sleep(time.Minute)
-		}, "signal: terminated"},
+	for what, want := range map[string]string{ // how the process ends
+		"writes to a broken pipe": "exit status 7",
+		"one after stop":          "signal: terminated",
+		"two at once":             "signal: terminated",
 	} {
-		if os.Getenv(child) == row.name {
-			row.do()
-			os.Exit(0)
-		}
-		t.Run(row.name, func(t *testing.T) {
+		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			reader, writer, err := os.Pipe()
 			must.OK(t, err)
 			reader.Close()
 			defer writer.Close()
-			process := exec.Command(os.Args[0], "-test.run=^TestSignals$")
-			process.Env, process.Stdout, process.Stderr = append(os.Environ(), child+"="+row.name), writer, writer
-			process.Run()
-			if got := process.ProcessState.String(); got != row.want {
-				t.Errorf("the program ends with %q, want %q", got, row.want)
+			cmd := commandtest.Command(t, what)
+			cmd.Stdout, cmd.Stderr = writer, writer
+			cmd.Run()
+			if got := cmd.ProcessState.String(); got != want {
+				t.Errorf("the program ends with %q, want %q", got, want)
 			}
 		})
 	}
+}
+
+func TestMain(m *testing.M) { commandtest.Main(signaled, m.Run) }
+
+func signaled() {
+	self, _ := os.FindProcess(os.Getpid())
+	parent, end := context.WithCancel(context.Background())
+	defer end()
+	ctx, stop := NotifyContext(parent)
+	switch os.Args[1] {
+	case "writes to a broken pipe":
+		_, err := os.Stdout.WriteString("a line\n")
+		end()
+		<-ctx.Done()
+		_, again := os.Stdout.WriteString("another, while it drains\n")
+		if err != nil && again != nil {
+			os.Exit(7)
+		}
+		return
+	case "one after stop":
+		runtime.GOMAXPROCS(1) // nothing else goes on before the signal
+		stop()
+		self.Signal(syscall.SIGTERM)
+	case "two at once":
+		self.Signal(syscall.SIGINT)
+		self.Signal(syscall.SIGTERM)
+	}
+	time.Sleep(time.Minute)
 }

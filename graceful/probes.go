@@ -23,7 +23,7 @@ const (
 // answers: it is in the log.
 type probes struct {
 	check  func(context.Context) error // Options.Check
-	ending <-chan struct{}             // closed: the process is about to end
+	ending context.Context             // done: the process is about to end
 
 	mu     sync.Mutex
 	last   *check // nil: there was none
@@ -57,27 +57,18 @@ func withProbes(p *probes, next http.Handler) http.Handler {
 // notReady returns why no request should be sent to this process, or "".
 func (p *probes) notReady() string {
 	const ends = "not ready: it is about to end"
-	if p.isEnding() {
+	if p.ending.Err() != nil {
 		return ends
 	}
 	c := p.current()
 	<-c.done // a check is short, whoever leaves
 	switch {
-	case p.isEnding():
+	case p.ending.Err() != nil:
 		return ends
 	case c.err != nil:
 		return "not ready: no order could be created now"
 	}
 	return ""
-}
-
-func (p *probes) isEnding() bool {
-	select {
-	case <-p.ending:
-		return true
-	default:
-		return false
-	}
 }
 
 // answer answers a probe by what ask returns: why it fails, or "".

@@ -35,7 +35,8 @@ func wantReady(t *testing.T, p *probes, want int) {
 // probing returns probes with a check, and what they log.
 func probing(check func(context.Context) error) (*probes, *bytes.Buffer) {
 	log := new(bytes.Buffer)
-	return &probes{check: check, steps: steps{logger: slog.New(slog.NewTextHandler(log, nil))}}, log
+	return &probes{check: check, ending: context.Background(),
+		steps: steps{logger: slog.New(slog.NewTextHandler(log, nil))}}, log
 }
 
 func TestProbesSayNothingOfAnError(t *testing.T) {
@@ -195,13 +196,14 @@ func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
 // It is unready from then on for those, too, who have asked before. It is alive.
 func TestEndingIsUnreadyWhateverACheckFinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		checked, end := make(chan struct{}), make(chan struct{})
+		checked := make(chan struct{})
 		p, _ := probing(func(context.Context) error { <-checked; return nil })
-		p.ending = end
+		ending, end := context.WithCancel(t.Context())
+		p.ending = ending
 		var asking sync.WaitGroup
 		asking.Go(func() { wantReady(t, p, http.StatusServiceUnavailable) })
 		synctest.Wait()
-		close(end)
+		end()
 		close(checked)
 		asking.Wait()
 		wantReady(t, p, http.StatusServiceUnavailable)
