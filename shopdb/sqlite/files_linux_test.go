@@ -14,9 +14,9 @@ import (
 )
 
 // mount mounts something for the time of the test, which it skips if that takes more rights.
-func mount(t *testing.T, source, target, system string, flags uintptr) {
+func mount(t *testing.T, source, target, system string, flags uintptr, data string) {
 	t.Helper()
-	if err := syscall.Mount(source, target, system, flags, ""); err != nil {
+	if err := syscall.Mount(source, target, system, flags, data); err != nil {
 		t.Skipf("nothing can be mounted, as by root: %v", err)
 	}
 	t.Cleanup(func() { must.OK(t, syscall.Unmount(target, syscall.MNT_DETACH)) })
@@ -33,7 +33,7 @@ func TestFileThatIsMountedByItselfIsNotOpened(t *testing.T) {
 			}
 			must.OK(t, os.WriteFile(source, nil, 0o600))
 			must.OK(t, os.WriteFile(name+suffix, nil, 0o600))
-			mount(t, source, name+suffix, "", syscall.MS_BIND)
+			mount(t, source, name+suffix, "", syscall.MS_BIND, "")
 			before := list(t, filepath.Dir(source))
 			wantNotOpened(t, name, nil, name+suffix+" is a mount point", "mount the folder")
 			if after := list(t, filepath.Dir(source)); after != before {
@@ -47,7 +47,7 @@ func TestFileThatIsMountedByItselfIsNotOpened(t *testing.T) {
 func TestFolderThatIsMountedUnderAnotherName(t *testing.T) {
 	name, other := filepath.Join(t.TempDir(), "shop.db"), t.TempDir()
 	makeShop(t, name, func(db *shopdb.DB, store *sqlstore.Store) {
-		mount(t, filepath.Dir(name), other, "", syscall.MS_BIND)
+		mount(t, filepath.Dir(name), other, "", syscall.MS_BIND, "")
 		makeShop(t, filepath.Join(other, "shop.db"), func(_ *shopdb.DB, second *sqlstore.Store) {
 			for i := range 25 {
 				must.OK(t, createOrder(t.Context(), store, fmt.Sprint(i)))
@@ -68,15 +68,20 @@ func TestPlacesThatDoNotLastAreSaid(t *testing.T) {
 	unnamed := "volumes/" + strings.Repeat("7f", 32) + "/_data"
 	for source, says := range map[string]string{
 		unnamed: ofContainer, "volumes/kubernetes.io~empty-dir/data": ofContainer,
-		"volumes/shop/_data": "", unnamed + "/of-a-shop": "", "tmpfs": ofMemory,
+		"volumes/shop/_data": "", unnamed + "/of-a-shop": "", "tmpfs": ofMemory, "overlay": ofLayer,
 	} {
 		t.Run(source, func(t *testing.T) {
 			dir, target := filepath.Join(t.TempDir(), source), t.TempDir()
-			must.OK(t, os.MkdirAll(dir, 0o700))
-			if source == "tmpfs" {
-				mount(t, source, target, source, 0)
-			} else {
-				mount(t, dir, target, "", syscall.MS_BIND)
+			for _, layer := range []string{"l", "u", "w"} {
+				must.OK(t, os.MkdirAll(filepath.Join(dir, layer), 0o700))
+			}
+			switch source {
+			case "tmpfs":
+				mount(t, dir, target, source, 0, "")
+			case "overlay":
+				mount(t, dir, target, source, 0, fmt.Sprintf("lowerdir=%[1]s/l,upperdir=%[1]s/u,workdir=%[1]s/w", dir))
+			default:
+				mount(t, dir, target, "", syscall.MS_BIND, "")
 			}
 			must.OK(t, os.Mkdir(filepath.Join(target, "shop"), 0o700))
 			log, opts := logged()
