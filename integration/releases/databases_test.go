@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -211,15 +210,9 @@ func walk(service http.Handler, list string) (items []string) {
 	return items
 }
 
-// random is what no two new orders or incidents have in common.
-var random = regexp.MustCompile(`ord_[0-9a-v]{26}|urn:storefront:incident:[A-Z2-7]{26}|"created_at":"[^"]*"`)
-
-// answer says what a request was answered with, and the same each time.
+// answer says what a request was answered with.
 func answer(w *httptest.ResponseRecorder) string {
-	if replayed := w.Header().Get("Idempotent-Replayed"); replayed != "" {
-		return fmt.Sprintf("%d, Idempotent-Replayed: %s, %s", w.Code, replayed, w.Body)
-	}
-	return fmt.Sprintf("%d %s", w.Code, random.ReplaceAllString(w.Body.String(), "…"))
+	return fmt.Sprintf("%d, Idempotent-Replayed: %q, %s", w.Code, w.Header().Get("Idempotent-Replayed"), w.Body)
 }
 
 // hasMembers reports whether an object has all members of another one, and they are equal.
@@ -263,18 +256,12 @@ func recordVSchema(t *testing.T, _, release string) {
 
 // checkVSchema compares by what Vitess places the rows of each table. By anything else, those
 // that there are would be looked for in other shards.
-func checkVSchema(t *testing.T, release string) (lines []string) {
-	var old, now struct{ Vindexes, Tables map[string]any }
+func checkVSchema(t *testing.T, release string) []string {
+	var old, now struct{ Vindexes, Tables json.RawMessage }
 	must.OK(t, json.Unmarshal([]byte(read(t, release+"/vschema.json")), &old))
 	must.OK(t, json.Unmarshal([]byte(read(t, root+"/sqlstore/vschema.json")), &now))
-	compare := func(what string, old, now map[string]any) {
-		for name, was := range old {
-			if is := now[name]; !reflect.DeepEqual(is, was) {
-				lines = append(lines, fmt.Sprintf("%s %s: was %v, and now is %v", what, name, was, is))
-			}
-		}
+	if !hasMembers(now.Tables, string(old.Tables)) || !hasMembers(now.Vindexes, string(old.Vindexes)) {
+		return []string{"sqlstore/vschema.json places rows by something else than it did"}
 	}
-	compare("table", old.Tables, now.Tables)
-	compare("vindex", old.Vindexes, now.Vindexes)
-	return slices.Sorted(slices.Values(lines))
+	return nil
 }

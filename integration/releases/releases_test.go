@@ -23,8 +23,7 @@ var version = flag.String("record", "", "record this `version` in testdata")
 
 // A promise is what a release holds later commits to. Both functions get the folder of the
 // release. A new one gets what the service answers to the questions of the last one. What
-// check returns is how the code differs: each difference is one line, the same every time and
-// on every machine.
+// check returns is how the code differs, a line for each difference.
 type promise struct {
 	name   string
 	record func(t *testing.T, last, release string) // nil: another one records it, or the history has it
