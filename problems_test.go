@@ -329,6 +329,26 @@ func testErrorsOfAStranger(t *testing.T) {
 	}
 }
 
+// The handlers of package slog expect that Error may panic; those of others need not.
+func TestErrorThatPanicsIsLoggedByAnyHandler(t *testing.T) {
+	log := new(syncBuffer)
+	careless := func(_ []string, a slog.Attr) slog.Attr {
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(err.Error())
+		}
+		return a
+	}
+	store := failing(trap{text: func() error { panic("in Error") }})
+	h := NewWithOptions(store, &Options{
+		Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{ReplaceAttr: careless})),
+	})
+	p := get(h, "/v1/products/p1").wantProblem(t, http.StatusInternalServerError, "internal-error")
+	lines := log.incidents(t)
+	if len(lines) != 1 || lines[0].Incident != p.Instance || lines[0].Error != "a storefront.trap whose methods panic" {
+		t.Errorf("the log is %s, want the incident %s of a trap", log, p.Instance)
+	}
+}
+
 // A trap is an error whose methods do what its functions do.
 type trap struct{ is, as, unwrap, text func() error }
 

@@ -596,6 +596,12 @@ func (s *service) logFailure(r *http.Request, level slog.Level, msg string, err 
 	if e, ok := err.(*storeError); ok {
 		err = e.err
 	}
+	defer func() {
+		if recover() != nil { // a method of err did, and the handler did not expect it
+			text := fmt.Sprintf("a %T whose methods panic", err)
+			s.log(r, level, msg, append(attrs, slog.String("error", text))...)
+		}
+	}()
 	s.log(r, level, msg, append(attrs, slog.Any("error", err))...)
 }
 
