@@ -43,15 +43,13 @@ func newJournaled(t *testing.T, service clienttest.Service) clienttest.Client {
 
 func newClient(t *testing.T, service clienttest.Service) *client.Client {
 	t.Helper()
-	c, err := client.New(service.URL, &client.Options{
+	return must.Get(client.New(service.URL, &client.Options{
 		HTTPClient: &http.Client{Transport: service.Transport},
 		Patience:   15 * time.Minute, // where nothing helps, 12 hours would be a thousand tries
 		PageSize:   3,
 		Products:   10,
 		Logger:     slog.New(slog.DiscardHandler),
-	})
-	must.OK(t, err)
-	return c
+	}))(t)
 }
 
 // tested makes a client one that clienttest can test.

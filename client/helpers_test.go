@@ -69,8 +69,7 @@ func shopOf(t testing.TB, transport http.RoundTripper, opts client.Options) *cli
 	t.Helper()
 	opts.HTTPClient = &http.Client{Transport: transport}
 	opts.Logger = slog.New(slog.DiscardHandler)
-	c := must.Get(client.New("http://shop.test/base/", &opts))(t)
-	return c
+	return must.Get(client.New("http://shop.test/base/", &opts))(t)
 }
 
 // atBase has a service at /base, as shopOf expects.
@@ -86,8 +85,7 @@ func member(r storefront.Resource, name string) string {
 
 func text(t testing.TB, draft *client.Draft) string {
 	t.Helper()
-	b := must.Get(draft.MarshalText())(t)
-	return string(b)
+	return string(must.Get(draft.MarshalText())(t))
 }
 
 // draftFrom returns the draft in a text, some of which is replaced.

@@ -33,19 +33,13 @@ var Names = []string{Postgres, Postgres18, MariaDB, MySQL, Fronts, Browser, Node
 // Required reports whether what has a name must be there. It panics if the variable has a
 // name that nothing has, which would demand nothing.
 func Required(name string) bool {
-	list := os.Getenv(Variable)
-	if list == "all" {
-		return true
-	}
-	required := false
-	for each := range strings.SplitSeq(list, ",") {
-		if each != "" && !slices.Contains(Names, each) {
-			panic(Variable + " has " + each + ", and only all, " + strings.Join(Names, ", ") +
-				" can be required")
+	required := strings.Split(os.Getenv(Variable), ",")
+	for _, each := range required {
+		if each != "" && each != "all" && !slices.Contains(Names, each) {
+			panic(Variable + " has " + each + ", and only all, " + strings.Join(Names, ", ") + " can be required")
 		}
-		required = required || each == name
 	}
-	return required
+	return slices.Contains(required, name) || slices.Contains(required, "all")
 }
 
 // Missing skips the test because what has a name is not there, or fails it if that is

@@ -29,6 +29,5 @@ var fetch = sync.OnceValues(func() (folder string, err error) {
 func Modules(t testing.TB) string {
 	t.Helper()
 	need.Programs(t, need.Node, "node", "npm")
-	folder := must.Get(fetch())(t)
-	return folder
+	return must.Get(fetch())(t)
 }
