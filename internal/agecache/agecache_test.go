@@ -260,16 +260,6 @@ func TestStaleIfError(t *testing.T) {
 	}
 }
 
-func TestNotFoundDropsWhatIsStored(t *testing.T) {
-	for _, header := range []string{"", "no-cache", "max-age=5"} {
-		play(t, header, []outcome{{}, {err: fmt.Errorf("wrapped: %w", errNotFound)}}, []request{
-			{0, "", "1 at 0s, uri-miss"},
-			{10, header, "wrapped: not found at 10s, request"},
-			{11, stored, "agecache: not cached at 11s"},
-		})
-	}
-}
-
 func TestFailuresAreNotStoredAndDropNothing(t *testing.T) {
 	for _, err := range []error{errFailed, context.DeadlineExceeded, errNotFound} {
 		for _, header := range []string{"", "max-age=60"} {

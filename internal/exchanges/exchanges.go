@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -190,35 +191,27 @@ func create(store storefront.Store, text string) error {
 func newService(store *currentStore, options string,
 	wrap func(http.Handler) http.Handler) (http.Handler, error) {
 	opts := &storefront.Options{Logger: slog.New(slog.DiscardHandler)}
-	for _, option := range strings.Fields(options) {
-		var err error
-		name, value, _ := strings.Cut(option, "=")
-		switch name {
-		case "PageSize":
-			opts.PageSize, err = strconv.Atoi(value)
-		case "MaxPageSize":
-			opts.MaxPageSize, err = strconv.Atoi(value)
-		case "MaxAge":
-			opts.MaxAge, err = time.ParseDuration(value)
-		case "ListMaxAge":
-			opts.ListMaxAge, err = time.ParseDuration(value)
-		case "Shared":
-			opts.Shared = true
-		case "CacheSize":
-			opts.CacheSize, err = strconv.Atoi(value)
-		case "Vary":
-			opts.Vary = strings.FieldsFunc(value, func(r rune) bool { return r == ',' })
-		case "Scope":
-			opts.Scope = func(r *http.Request) string { return r.Header.Get(value) }
-		case "OrderFields":
-			opts.OrderFields = true
-		case "Orders":
-			opts.Orders = store
-		default:
-			err = errors.New("there is no such option")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", option, err)
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.IntVar(&opts.PageSize, "PageSize", 0, "")
+	flags.IntVar(&opts.MaxPageSize, "MaxPageSize", 0, "")
+	flags.IntVar(&opts.CacheSize, "CacheSize", 0, "")
+	flags.DurationVar(&opts.MaxAge, "MaxAge", 0, "")
+	flags.DurationVar(&opts.ListMaxAge, "ListMaxAge", 0, "")
+	flags.BoolVar(&opts.Shared, "Shared", false, "")
+	flags.BoolVar(&opts.OrderFields, "OrderFields", false, "")
+	flags.BoolFunc("Orders", "", func(string) error { opts.Orders = store; return nil })
+	flags.Func("Vary", "", func(names string) error {
+		opts.Vary = strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
+		return nil
+	})
+	flags.Func("Scope", "", func(name string) error {
+		opts.Scope = func(r *http.Request) string { return r.Header.Get(name) }
+		return nil
+	})
+	for option := range strings.FieldsSeq(options) {
+		if err := flags.Parse([]string{"-" + option}); err != nil {
+			return nil, err
 		}
 	}
 	h := storefront.NewWithOptions(store, opts)

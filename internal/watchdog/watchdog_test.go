@@ -140,31 +140,6 @@ func TestASlowTryIsNotEndedWhileOthersAreAnswered(t *testing.T) {
 	})
 }
 
-// A connection may be dead although the server is there.
-func TestACallGivesUpOneConnectionToAServerThatIsThere(t *testing.T) {
-	for _, row := range []struct {
-		what        string
-		heard, kept bool
-		first       time.Duration
-	}{
-		{"waits for its own program", true, false, time.Minute},
-		{"has not been answered", false, false, times.Silence},
-		{"keeps its connection", false, true, time.Minute},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newServer()
-			s.names = []string{"a"}
-			w := s.Watch()
-			if row.kept {
-				w.Keep()
-			}
-			wantTry(t, row.what, w, row.heard, row.first)
-			wantTry(t, row.what+", again", w, row.heard || row.first < time.Minute, time.Minute)
-			wantTry(t, row.what+", a third time", w, row.heard || row.first < time.Minute, time.Minute)
-		})
-	}
-}
-
 func TestOnlyTheServerOfTheTryIsThere(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -182,11 +157,6 @@ func TestOnlyTheServerOfTheTryIsThere(t *testing.T) {
 			wantTry(t, fmt.Sprintf("%+v", row), s.Watch(), true, row.want)
 		})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		s.CanAsk = func() bool { return false }
-		wantTry(t, "without another connection", s.Watch(), true, time.Minute)
-	})
 }
 
 // A question ends with the tries that wait for its answer, and the next try asks anew although a driver does
@@ -216,21 +186,13 @@ func TestAQuestionHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// A try that the server has answered in the last moment, or whose caller has left, says nothing of it.
-func TestATryThatIsNotEndedLeavesTheServer(t *testing.T) {
+func TestATryThatIsAnsweredInTheLastMomentLeavesTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		ctx, try := s.Watch().Try(t.Context())
 		<-ctx.Done()
 		if try.End(false) || s.drops != nil {
-			t.Errorf("after a try that was answered, connections were dropped: %v", s.drops)
-		}
-		caller, leave := context.WithCancel(t.Context())
-		ctx, try = s.Watch().Try(caller)
-		<-ctx.Done()
-		leave()
-		if try.End(true) || s.drops != nil {
-			t.Errorf("after a caller has left, connections were dropped: %v", s.drops)
+			t.Errorf("connections were dropped: %v", s.drops)
 		}
 	})
 }
