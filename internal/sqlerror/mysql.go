@@ -91,8 +91,8 @@ var mySQLClasses = map[uint64]Class{
 	1091: Exists,     // can't drop: there is no such column or index
 }
 
-// mySQLStates maps the first two characters of SQLSTATEs to classes, for numbers that have none, such as those
-// of a connection that breaks.
+// mySQLStates maps the first two characters of SQLSTATEs to classes, for numbers that have none, such as
+// those of a connection that breaks.
 var mySQLStates = map[string]Class{
 	"08": Lost,     // connection exception
 	"40": Conflict, // transaction rollback
