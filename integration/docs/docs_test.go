@@ -19,11 +19,6 @@ const repository = "../.."
 // A block of a document is run, compiled, or the property of a test.
 func TestDocumentsHaveOnlyBlocksThatAreTested(t *testing.T) {
 	for _, d := range documents.All(t, repository) {
-		d.Walk(func(n ast.Node) {
-			if _, ok := n.(*ast.CodeBlock); ok {
-				t.Errorf("%s: an indented block: fence it, and say what it is\n%s", d.Name, d.LinesOf(n))
-			}
-		})
 		for _, b := range d.Blocks() {
 			switch {
 			case strings.HasPrefix(b.Note, "tested by "), strings.HasPrefix(b.Note, "from "):
@@ -35,8 +30,7 @@ func TestDocumentsHaveOnlyBlocksThatAreTested(t *testing.T) {
 	}
 }
 
-// A file has what is quoted from it, but for lines with nothing but … in them, which may
-// be comments.
+// A file has what is quoted from it, in one piece.
 func TestDocumentsQuoteWhatIsThere(t *testing.T) {
 	for _, d := range documents.All(t, repository) {
 		for _, b := range d.Blocks() {
@@ -49,15 +43,8 @@ func TestDocumentsQuoteWhatIsThere(t *testing.T) {
 				t.Errorf("%s:%d: %v", d.Name, b.Line, err)
 				continue
 			}
-			rest := withoutIndentation(string(source))
-			quoted := strings.ReplaceAll(withoutIndentation(b.Text), "\n// …\n", "\n…\n")
-			for piece := range strings.SplitSeq(quoted, "\n…\n") {
-				_, after, found := strings.Cut(rest, "\n"+strings.Trim(piece, "\n")+"\n")
-				if !found {
-					t.Errorf("%s:%d: not in %s, or not in this sequence:\n%s", d.Name, b.Line, file, piece)
-					break
-				}
-				rest = "\n" + after
+			if !strings.Contains(withoutIndentation(string(source)), withoutIndentation(b.Text)) {
+				t.Errorf("%s:%d: not in %s:\n%s", d.Name, b.Line, file, b.Text)
 			}
 		}
 	}
@@ -109,15 +96,10 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 				check(string(n.Destination))
 			case *ast.Image:
 				check(string(n.Destination))
-			case *ast.RawHTML:
-				for _, found := range inHTML.FindAllStringSubmatch(string(n.Segments.Value(d.Source)), -1) {
-					check(found[1])
-				}
-			case *ast.HTMLBlock:
-				for _, found := range inHTML.FindAllStringSubmatch(d.LinesOf(n), -1) {
-					check(found[1])
-				}
 			}
 		})
+		for _, found := range inHTML.FindAllSubmatch(d.Source, -1) {
+			check(string(found[1]))
+		}
 	}
 }
