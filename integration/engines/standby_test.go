@@ -22,10 +22,7 @@ import (
 func TestNoOrderIsAcknowledgedWithoutItsStandby(t *testing.T) {
 	server := dbserver.Postgres.Start(t)
 	d := testdb.New(t, "pgx", server.DSN())
-	waitFor := func(standby string) {
-		d.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '"+standby+"'", "SELECT pg_reload_conf()")
-	}
-	waitFor("away")
+	server.CommitWith(t, "away")
 	t.Run("away", func(t *testing.T) {
 		for _, driver := range []string{"pgx", "postgres"} {
 			for name, accept := range map[string]testdb.Accept{
@@ -61,7 +58,7 @@ func TestNoOrderIsAcknowledgedWithoutItsStandby(t *testing.T) {
 	if len(stored) == 0 {
 		t.Fatal("no order has been committed, so this test shows nothing of replays")
 	}
-	waitFor("")
+	server.CommitWith(t, "")
 	key := stored[0].Item
 	if again, err := testdb.Create(t.Context(), d.Open(t), key, key); err != nil || !again.Equal(stored[0]) {
 		t.Errorf("when there is no standby to wait for, the replay is %v, %v, want %v", again, err, stored[0])

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/dbserver"
 	"example.com/storefront/integration/internal/testdb"
 	"example.com/storefront/internal/must"
 	"example.com/storefront/sqlstore"
@@ -27,7 +26,7 @@ func TestStore(t *testing.T) {
 	}
 	for name, dsn := range map[string]string{
 		"interpolating": c.Gates[0].DSN(),
-		"preparing":     dbserver.Preparing(c.Gates[1].DSN()),
+		"preparing":     strings.TrimSuffix(c.Gates[1].DSN(), "&interpolateParams=true"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Run("without Accept", func(t *testing.T) {

@@ -75,12 +75,6 @@ func mySQLInstallation(k *Kind, runner *process.Runner, template string, command
 	}
 }
 
-// Preparing returns a data source name with which the driver has the server
-// prepare each statement that has arguments, instead of putting them into its text.
-func Preparing(dsn string) string {
-	return strings.Replace(dsn, "&interpolateParams=true", "", 1)
-}
-
 // dropMySQL drops a database and ends the connections to it, which may have transactions
 // that it would wait for.
 func dropMySQL(s *Server, database string) error {

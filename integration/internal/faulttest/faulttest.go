@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +34,6 @@ type Test struct {
 	Admitted int            // orders, by Admit
 	Audit    *audit.Audit   // since Begin
 	Created  chan struct{}  // closed when no more orders are created; since Begin
-	faults   atomic.Int64
 
 	admissions chan struct{} // unless it is nil, each order takes one of it first
 }
@@ -93,7 +91,7 @@ func (f *Test) Begin() {
 		Before:   f.waitUntilAdmitted,
 		OnFault: func(fault audit.Fault) {
 			cancel()
-			f.fault("%v\n%s", fault, fault.Body)
+			f.t.Errorf("%v\n%s", fault, fault.Body)
 		},
 	})
 	f.Created = make(chan struct{})
@@ -157,16 +155,6 @@ func (f *Test) WaitUntil(what string, enough func(audit.Progress) bool) {
 	}
 }
 
-// fault fails the test, with a message for the first faults.
-func (f *Test) fault(format string, args ...any) {
-	f.t.Helper()
-	if f.faults.Add(1) <= 10 {
-		f.t.Errorf(format, args...)
-	} else {
-		f.t.Fail()
-	}
-}
-
 // KillReplica kills the first replica, and starts it again.
 func (f *Test) KillReplica() {
 	f.t.Helper()
@@ -190,7 +178,7 @@ func (f *Test) Check(open func() *sql.DB) {
 	f.Audit.Replay(f.t.Context())
 	r := f.Audit.Result()
 	if want := f.Orders * len(f.URLs); r.Replayed != want {
-		f.fault("%d orders were replayed %d times, want %d", f.Orders, r.Replayed, want)
+		f.t.Errorf("%d orders were replayed %d times, want %d", f.Orders, r.Replayed, want)
 	}
 	for _, r := range f.Replicas {
 		r.End()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -31,17 +30,10 @@ type Purchase struct {
 	Leaves    bool // its caller goes away before there is an answer
 	Order     storefront.Order
 	Err       error
-	Panicked  any
 }
-
-// ErrNotReturned is the error of a purchase while it is being sent, or for ever if Accept
-// ends its goroutine.
-var ErrNotReturned = errors.New("CreateOrder has not returned")
 
 // Send has a store create the order.
 func (p *Purchase) Send(ctx context.Context, store storefront.Store) {
-	defer func() { p.Panicked = recover() }()
-	p.Err = ErrNotReturned
 	p.Order, p.Err = Create(ctx, store, p.Key, p.Item)
 }
 
@@ -58,10 +50,6 @@ func Noted(ctx context.Context, tx *sql.Tx, _ storefront.IdempotencyKey, order s
 	switch order.Item {
 	case "refused":
 		err = new(SoldOut)
-	case "panics":
-		panic(ErrAccept)
-	case "exits":
-		runtime.Goexit()
 	case "leaves rows open":
 		_, err := tx.QueryContext(ctx, "SELECT 1 UNION SELECT 2 UNION SELECT 3")
 		return err
