@@ -28,7 +28,7 @@ func (s *folderShop) withAccounts() (orders func() map[string]int) {
 	var mu sync.Mutex
 	seen, count := map[string]bool{}, map[string]int{}
 	signIn := func(r *http.Request) string { return r.Header.Get("Authorization") }
-	service := storefront.NewWithOptions(&s.store, &storefront.Options{Scope: signIn})
+	service := storefront.NewWithOptions(&s.store, &storefront.Options{Scope: signIn, Orders: &s.store})
 	s.answers(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -98,24 +98,6 @@ func TestJournalKeepsShopsAndAccountsApart(t *testing.T) {
 	})
 }
 
-// Names are as long as they may be, and are not taken for each other.
-func TestNamesAreApart(t *testing.T) {
-	inLanguages(t, func(t *testing.T, l language) {
-		shop, dir := newFolderShop(t), t.TempDir()
-		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
-		names := []string{strings.Repeat("Ä", 200), strings.Repeat("Ä", 199) + "B", "a", "A", "it's (1)!*",
-			"..", "a/b", "e\u0301", "\u00e9"}
-		for _, name := range names {
-			order(t, r, name)
-		}
-		got := pending(t, r)
-		slices.Sort(names)
-		if slices.Sort(got); !slices.Equal(got, names) {
-			t.Errorf("its drafts are %q", got)
-		}
-	})
-}
-
 // A sign-in that changes while an order is on its way sends nothing more, and the draft stays with whose it is.
 func TestSignInChangesDuringAnOrder(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {
@@ -146,7 +128,11 @@ func TestSignInChangesDuringAnOrder(t *testing.T) {
 						[account, left] = ["alice", 100];
 						await order();
 					}
-				}`,
+				}
+				[account, left] = ["alice", 1];
+				const walk = async () => { for await (const _ of shop.orders({ limit: 1 })); };
+				const ends = await walk().catch((err) => err.name);
+				if (ends !== "Unknown") console.log("a walk ends with", ends);`,
 			"python": `
 import os, storefront
 def headers():
@@ -169,7 +155,12 @@ for tries in 0, 1:
         if journal.pending():
             print("bob has", journal.pending())
         account, left = "alice", 100
-        order()`,
+        order()
+account, left = "alice", 1
+try:
+    print("a walk has", list(shop.orders(1)))
+except storefront.Unknown:
+    pass`,
 		})
 		if got := orders(); got["alice"] != 4 || got["bob"] != 0 {
 			t.Errorf("there are orders of %v, want 4 of alice", got)
@@ -192,7 +183,7 @@ func TestWhatIsNoShopAccountOrDraft(t *testing.T) {
 					STOREFRONT_ACCOUNT=$account bash storefront.sh order x teapot 2
 					(($? == 2)) || echo "taken: $account"
 				done
-				for order in 'x '$'tea\xffpot' 'x '$'\xed\xa0\x80' $'\xff'' teapot'; do
+				for order in 'x '$'tea\xffpot' $'\xff'' teapot'; do
 					bash storefront.sh order $order 2
 					(($? == 2)) || echo "taken: $order"
 				done
@@ -212,12 +203,12 @@ func TestWhatIsNoShopAccountOrDraft(t *testing.T) {
 					...["localhost:8080", "ftp://shop.example", "http://ann:secret@shop.example", "http://shop.example/?a", "",
 						"http://shop.example:99999", "http://[::1"].map((url) => () => new Shop(url)),
 					...["a\nb", "\ud800", null, () => null, async () => undefined].map((account) => () => of(account)),
-					...[{ version: 2 }, { version: undefined }, { fields: 1 }, { body: '{"item":"a","qty":2,"fields":[]}' },
-						{ made: "1" }, { begun: null }, { body: '{"item":"a","qty":2.5}' }, { key: 7 }, { key: "" }].map(read),
+					...[{ version: 2 }, { version: undefined }, { fields: 1 }, { made: "1" }, { begun: null },
+						{ body: '{"item":"a","qty":2.5}' }, { key: "" }].map(read),
 					() => new Draft("tea\ud800pot", 2),
 					async () => (await new Shop(STOREFRONT_URL).journal(JOURNAL)).order("\ud800", "teapot", 2),
 					() => Draft.from(null), () => new Draft("a", 2.5), () => new Draft("a", "2"), () => new Draft(7, 2),
-					send({ made: ahead }), send({ made: ahead, begun: 1 }), send({ begun: ahead }), send({ made: 1, begun: 1 }),
+					send({ made: ahead }), send({ begun: ahead }), send({ made: 1, begun: 1 }),
 				]) await Promise.resolve().then(take).then((got) => console.log("taken: " + take, got), () => {});`,
 			"python": `
 import json, os, time, storefront
@@ -238,13 +229,12 @@ for i, take in enumerate([
       "http://shop.example:99999", "http://shop.example\\@a", "http://[::1", "http://a b", "http://a/\u00e9")],
     *[of(account) for account in ("a\nb", "\ud800", None, lambda: None)],
     lambda: storefront.Draft.from_json(json.dumps(without)), read(version=2), read(version=True), read(fields=1),
-    read(body='{"item":"a","qty":2,"fields":[]}'), read(body='{"item":"a","qty":1e-999999999999999999}'), read(made="1"),
-    read(made=float("nan")), read(made=10**400), read(begun=None), read(body='{"item":"a","qty":2.5}'),
-    read(body='{"item":"a","qty":true}'), read(key=7), read(key=""), read(key="a\n"),
+    read(body='{"item":"a","qty":1e-999999999999999999}'), read(made="1"), read(made=float("nan")), read(made=10**400),
+    read(begun=None), read(body='{"item":"a","qty":true}'), read(key=""), read(key="a\n"),
     lambda: storefront.Draft("tea\udcffpot", 2),
     lambda: storefront.Shop(url).journal(os.environ["JOURNAL"]).order("\ud800", "teapot", 2),
     lambda: storefront.Draft.from_json("null"), lambda: storefront.Draft("a", 2.5), lambda: storefront.Draft("a", "2"),
-    lambda: storefront.Draft(7, 2), send(made=ahead), send(made=ahead, begun=1), send(begun=ahead), send(made=1, begun=1),
+    lambda: storefront.Draft(7, 2), send(made=ahead), send(begun=ahead), send(made=1, begun=1),
 ]):
     try:
         print("taken:", i, take())
@@ -273,7 +263,7 @@ func TestAgeOfADraft(t *testing.T) {
 			says        string // why it is not sent
 		}{
 			"old": {-22.5, -22.5, ""}, "too old": {-23.5, -23.5, old}, "begun later": {-40.0, -1.0, ""},
-			"begun unknown": {-23.5, nil, old}, "ahead": {0.5, 0.5, ""}, "in the future": {1.5, 1.5, wrong},
+			"begun unknown": {-23.5, nil, old}, "ahead": {0.5, 0.5, ""},
 			"made in the future": {1.5, -1.0, wrong}, "begun in the future": {-1.0, 1.5, wrong},
 		} {
 			at := func(hours any) any {
@@ -285,24 +275,15 @@ func TestAgeOfADraft(t *testing.T) {
 			text := changedEntry(t, entry, map[string]any{"name": name, "made": at(c.made), "begun": at(c.begun)})
 			must.OK(t, os.WriteFile(entryFile(dir, shop.URL, "", name), []byte(text), 0o600))
 			before := shop.requests.Load()
-			for range 2 {
-				_, failed := orderID(t, r, outcome{Item: name})
-				if sent := shop.requests.Load() > before; sent != (c.says == "") || sent != (failed == "") {
-					t.Errorf("%s: sent is %v: %s", name, sent, failed)
-				}
-				if c.says != "" && (!strings.HasPrefix(failed, "Unknown") || !strings.Contains(failed, c.says)) {
-					t.Errorf("%s: %s, want Unknown, %s", name, failed, c.says)
-				}
-				if marked := isMarked(t, dir, shop.URL, name); marked != (c.says == wrong) {
-					t.Errorf("%s: it is marked: %v", name, marked)
-				}
-				if c.says != wrong {
-					break
-				}
-				// A clock says something else the next time.
-				entry := string(must.Get(os.ReadFile(entryFile(dir, shop.URL, "", name)))(t))
-				text := changedEntry(t, entry, map[string]any{"made": at(-1.0)})
-				must.OK(t, os.WriteFile(entryFile(dir, shop.URL, "", name), []byte(text), 0o600))
+			_, failed := orderID(t, r, outcome{Item: name})
+			if sent := shop.requests.Load() > before; sent != (c.says == "") || sent != (failed == "") {
+				t.Errorf("%s: sent is %v: %s", name, sent, failed)
+			}
+			if c.says != "" && (!strings.HasPrefix(failed, "Unknown") || !strings.Contains(failed, c.says)) {
+				t.Errorf("%s: %s, want Unknown, %s", name, failed, c.says)
+			}
+			if marked := isMarked(t, dir, shop.URL, name); marked != (c.says == wrong) {
+				t.Errorf("%s: it is marked: %v", name, marked)
 			}
 		}
 	})
@@ -319,7 +300,7 @@ func TestBodyIsSentAsItIsKept(t *testing.T) {
 		const body = " {\"qty\": 2.0,\n\t\"later\":{\"price\":1.50, \"note\":\"\\u00e9 'a' $b\"},\r\n\"item\":\"m\"}\n"
 		entry := string(must.Get(os.ReadFile(file))(t))
 		must.OK(t, os.WriteFile(file, []byte(changedEntry(t, entry, map[string]any{"body": body})), 0o600))
-		s := &clientShop{first: []firstAnswer{answers(503, ""), answers(201, `{"id":"ord_1","item":"m","qty":2}`)}}
+		s := &clientShop{first: []http.HandlerFunc{answers(503, ""), answers(201, `{"id":"ord_1","item":"m","qty":2}`)}}
 		shop.answers(s.ServeHTTP)
 		if failed := order(t, r, "m"); failed == "" || len(s.requests) > 0 {
 			t.Error("without what only a later version knows, it is the same order")
@@ -411,20 +392,6 @@ with open(os.environ["JOURNAL"] + "/draft.json") as file:
 		})
 		if !maps.Equal(got, want) {
 			t.Errorf("it sends\n%v, want\n%v", got, want)
-		}
-
-		must.OK(t, os.RemoveAll(dir))
-		must.OK(t, os.CopyFS(dir, recorded))
-		version := regexp.MustCompile(`"version": ?1`)
-		rewrite(func(text string) string { return version.ReplaceAllString(text, `"version":2`) })
-		r := start("alice")
-		for _, ask := range []outcome{{Item: "basket 17", Qty: 2}, {Item: "done"}, {Item: "refused"}} {
-			if id, failed := orderID(t, r, ask); failed == "" {
-				t.Errorf("of another version, the order of %s is %s", ask.Item, id)
-			}
-		}
-		if names := pending(t, r); len(names) > 0 || len(got) != len(want) {
-			t.Errorf("of another version are the drafts %q; it sends %v", names, got)
 		}
 	})
 }

@@ -34,13 +34,8 @@ func dated(hours any, then http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func status(status int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
-}
-
 // The Date of an answer to an order shows that the clock here is wrong. Then no later process sends the draft.
 func TestDateShowsThatTheClockIsWrong(t *testing.T) {
-	refuses := func(w http.ResponseWriter, r *http.Request) { problem(422, "order-refused")(nil, w, r) }
 	inLanguages(t, func(t *testing.T, l language) {
 		shop, dir := newFolderShop(t), t.TempDir()
 		service := storefront.New(&shop.store)
@@ -50,9 +45,9 @@ func TestDateShowsThatTheClockIsWrong(t *testing.T) {
 			answer http.HandlerFunc
 			wrong  bool
 		}{
-			"ahead": {1.1, status(503), true}, "behind": {-1.1, status(503), true}, "blocked": {30.0, status(401), true},
-			"refused": {1.1, refuses, true}, "nearly": {0.9, status(503), false},
-			"no date": {"$(date)", refuses, false},
+			"ahead": {1.1, answers(503, ""), true}, "behind": {-1.1, answers(503, ""), true}, "blocked": {30.0, answers(401, ""), true},
+			"refused": {1.1, refused, true}, "nearly": {0.9, answers(503, ""), false},
+			"no date": {"$(date)", refused, false},
 		} {
 			shop.answers(dated(c.date, c.answer))
 			failed := order(t, r, name)
@@ -82,7 +77,7 @@ func TestCallGoesOnWhenTheClockIsWrong(t *testing.T) {
 			n := shop.requests.Load()
 			marked[n-1].Store(isMarked(t, dir, shop.URL, "teapot"))
 			if n < 3 {
-				dated(2.0, status(503))(w, r)
+				dated(2.0, answers(503, ""))(w, r)
 				return
 			}
 			dated(2.0, service.ServeHTTP)(w, r)
@@ -106,33 +101,14 @@ func TestClockIsFarBehind(t *testing.T) {
 		order(t, l.start(t, shop.URL, "JOURNAL="+dir, oneTry), "kept")
 		entries := func() int { return len(must.Get(filepath.Glob(filepath.Join(dir, "*.json")))(t)) }
 		shop.answers(storefront.New(&shop.store).ServeHTTP)
-		runProgram(t, l, shop.URL, dir, map[string]string{
-			"bash": `
-				source storefront.sh
-				_storefront_now() { printf -v "$1" '%d' $((100 + $2)); }
-				for name in kept new; do
-					said=$(storefront order "$name" "$name" 2 2>&1)
-					[[ $? == 5 && $said == *'clock of this machine is wrong (1970-01-01T00:01:40Z)'* ]] || echo "$name: $said"
-				done`,
-			"javascript": `
-				import { Shop } from "./storefront.mjs";
-				const journal = await new Shop(process.env.STOREFRONT_URL).journal(process.env.JOURNAL);
-				Date.now = () => 100_000;
-				for (const name of ["kept", "new"]) {
-					const err = await journal.order(name, name, 2).catch((err) => err);
-					if (err.name !== "Unknown" || !err.message.includes("clock of this machine is wrong (1970-01-01T00:01:40")) console.log(name, err);
-				}`,
-			"python": `
-import os, storefront
-journal = storefront.Shop(os.environ["STOREFRONT_URL"]).journal(os.environ["JOURNAL"])
-storefront.time.time = lambda: 100.0
-for name in "kept", "new":
-    try:
-        print(name, journal.order(name, name, 2))
-    except storefront.Unknown as err:
-        if "clock of this machine is wrong (1970-01-01T00:01:40Z)" not in str(err):
-            print(name, err)`,
-		})
+		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry, "CLOCK=100")
+		for _, name := range []string{"kept", "new"} {
+			failed := order(t, r, name)
+			if !strings.HasPrefix(failed, "Unknown") ||
+				!strings.Contains(failed, "clock of this machine is wrong (1970-01-01T00:01:40") {
+				t.Errorf("%s: %s", name, failed)
+			}
+		}
 		if entries() != 1 || shop.requests.Load() != 1 {
 			t.Errorf("there are %d entries, and %d requests", entries(), shop.requests.Load())
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
@@ -61,6 +60,10 @@ type outcome struct {
 	Fields  string   `json:"fields,omitempty"`
 	List    string   `json:"list,omitempty"`
 	Product string   `json:"product,omitempty"`
+	Account string   `json:"account,omitempty"`
+	Find    bool     `json:"find,omitempty"`
+	Get     string   `json:"get,omitempty"`
+	Got     string   `json:"got,omitempty"`
 	ID      string   `json:"id,omitempty"`
 	IDs     []string `json:"ids,omitempty"`
 	Name    string   `json:"name,omitempty"`
@@ -131,7 +134,7 @@ func (r *runner) ask(o outcome) (got outcome, sleeps []float64, err error) {
 type clientShop struct {
 	store   storefront.MemStore
 	service http.Handler
-	first   []firstAnswer
+	first   []http.HandlerFunc
 
 	mu       sync.Mutex
 	requests []string // each request's line, key and body
@@ -148,24 +151,17 @@ func (s *clientShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests = append(s.requests, fmt.Sprintf("%s %s %s %s", r.Method, r.URL.Path, key, body))
 	n := len(s.requests)
 	s.mu.Unlock()
-	switch {
-	case n <= len(s.first):
-		w.Header().Set("Connection", "close")
-		s.first[n-1](s, w, r)
-	case r.URL.Path == "/v1/orders":
+	if n > len(s.first) {
 		s.service.ServeHTTP(w, r)
-	default: // a redirect was followed
-		w.WriteHeader(http.StatusCreated)
-		io.WriteString(w, forged)
+		return
 	}
+	w.Header().Set("Connection", "close")
+	s.first[n-1](w, r)
 }
 
-// A firstAnswer answers a try.
-type firstAnswer func(*clientShop, http.ResponseWriter, *http.Request)
-
 // answers answers with a body and header fields, each a name and a value.
-func answers(status int, body string, fields ...string) firstAnswer {
-	return func(_ *clientShop, w http.ResponseWriter, _ *http.Request) {
+func answers(status int, body string, fields ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i < len(fields); i += 2 {
 			w.Header().Set(fields[i], fields[i+1])
 		}
@@ -174,94 +170,62 @@ func answers(status int, body string, fields ...string) firstAnswer {
 	}
 }
 
-// informs says that the answer is still to come, before it comes.
-func informs(then firstAnswer) firstAnswer {
-	return func(s *clientShop, w http.ResponseWriter, r *http.Request) {
-		w.Header().Del("Connection") // which is of the final one
-		for _, status := range []int{100, 100, 102, 103, 199} {
-			w.WriteHeader(status)
-		}
-		w.Header().Set("Connection", "close")
-		then(s, w, r)
-	}
+// closes answers nothing, and the service does not get the request.
+func closes(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+func times(n int, a http.HandlerFunc) []http.HandlerFunc {
+	return slices.Repeat([]http.HandlerFunc{a}, n)
 }
 
-// closes answers nothing, and the service does not get the request.
-func closes(*clientShop, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
-
-func times(n int, a firstAnswer) []firstAnswer { return slices.Repeat([]firstAnswer{a}, n) }
-
-const (
-	forged   = `{"id":"ord_FORGED","item":"teapot","qty":2,"created_at":"2026-11-20T20:52:11.250Z"}`
-	htmlPage = "<!DOCTYPE html><p>Soci\xe9t\xe9 {\"id\":\"ord_FORGED\"}" // in Latin-1
-)
+const htmlPage = "<!DOCTYPE html><p>Soci\xe9t\xe9 {\"id\":\"ord_FORGED\"}" // in Latin-1
 
 // problem answers with a problem document of the service.
-func problem(status int, code string, fields ...string) firstAnswer {
+func problem(status int, code string, fields ...string) http.HandlerFunc {
 	return answers(status, `{"type":"urn:problem-type:storefront:`+code+`"}`,
 		append(fields, "Content-Type", "application/problem+json")...)
 }
 
-type clientRow struct {
-	name  string
-	first firstAnswer
-	error string // what the client then says, its kind first; without it, it sends the same again
-	wait  int    // seconds that it waits at least
-	then  []firstAnswer
-}
+var refused = problem(422, "order-refused")
 
 // The clients say what the table of docs/wire.md says. What they make of other answers is for the judge.
-var clientRows = []clientRow{
-	{name: "302 to a page", first: answers(302, "", "Location", "/login"), error: "Blocked 302"},
-	{name: "401 after no answer", first: closes, error: "Blocked 401",
-		then: []firstAnswer{answers(401, htmlPage)}},
-	{name: "100, 102 and 103, then 403", first: informs(answers(403, htmlPage)), error: "Blocked 403"},
-	{name: "201 in a coding", first: answers(201, "\xff"+forged, "Content-Encoding", "aes"), error: "Blocked 201"},
+var clientRows = []struct {
+	name    string
+	answers []http.HandlerFunc
+	error   string // what the client then says, its kind first; without it, it sends the same again
+	wait    int    // seconds that it waits at least
+}{
+	{"302 to a page", times(1, answers(302, "", "Location", "/login")), "Blocked 302", 0},
+	{"401 after no answer", []http.HandlerFunc{closes, answers(401, htmlPage)}, "Blocked 401", 0},
+	{"201 in a coding", times(1, answers(201, "\xff{}", "Content-Encoding", "aes")), "Blocked 201", 0},
 
-	{name: "422 refused", first: problem(422, `order-refused","reason":"sold-out`), error: "Refused sold-out"},
-	{name: "422 key reused", first: problem(422, "idempotency-key-reused"), error: "Unknown key-reused"},
-	{name: "422 refused after no answer", first: closes, error: "Unknown order-refused",
-		then: []firstAnswer{problem(422, "order-refused")}},
-	{name: "422 refused after 408", first: problem(408, "request-timeout"), error: "Refused order-refused",
-		then: []firstAnswer{problem(422, "order-refused")}},
-	{name: "400 of a cut body", first: problem(400, "malformed-body")},
-	{name: "400 of a wrong body", first: problem(400, "malformed-body"), error: "Refused malformed-body",
-		then: times(3, problem(400, "malformed-body"))},
-	{name: "422 refused after 415", first: problem(415, "unsupported-media-type"), error: "Refused order-refused",
-		then: []firstAnswer{problem(422, "order-refused")}},
-	{name: "412", first: problem(412, "precondition-failed"), error: "Blocked precondition-failed",
-		then: times(3, problem(412, "precondition-failed"))},
+	{"422 refused", times(1, problem(422, `order-refused","reason":"sold-out`)), "Refused sold-out", 0},
+	{"422 key reused", times(1, problem(422, "idempotency-key-reused")), "Unknown key-reused", 0},
+	{"422 refused after no answer", []http.HandlerFunc{closes, refused}, "Unknown order-refused", 0},
+	{"422 refused after 408", []http.HandlerFunc{problem(408, "request-timeout"), refused},
+		"Refused order-refused", 0},
+	{"400 of a cut body", times(1, problem(400, "malformed-body")), "", 0},
+	{"400 of a wrong body", times(4, problem(400, "malformed-body")), "Refused malformed-body", 0},
+	{"422 refused after 415", []http.HandlerFunc{problem(415, "unsupported-media-type"), refused},
+		"Refused order-refused", 0},
+	{"412", times(4, problem(412, "precondition-failed")), "Blocked precondition-failed", 0},
 
-	{name: "201 with a number as ID", first: answers(201, `{"id":7}`)},
-	{name: "201 of two orders", first: answers(201, forged+forged)},
-	{name: "503 with zeros", first: problem(503, "unavailable", "Retry-After", "0009"), wait: 9},
-	{name: "503 with code", first: answers(503, htmlPage, "Retry-After", "a[$(echo EVALUATED 1>&2)]")},
-	{name: "503 with many digits", wait: 3600,
-		first: answers(503, htmlPage, "Retry-After", strings.Repeat("9", 5000))},
-	{name: "503 for long", first: answers(503, htmlPage), then: times(9, answers(503, htmlPage))},
+	{"503 with zeros", times(1, problem(503, "unavailable", "Retry-After", "0009")), "", 9},
+	{"503 with code", times(1, answers(503, htmlPage, "Retry-After", "a[$(echo EVALUATED 1>&2)]")), "", 0},
+	{"503 with many digits", times(1, answers(503, htmlPage, "Retry-After", strings.Repeat("9", 5000))), "", 3600},
+	{"503 for long", times(10, answers(503, htmlPage)), "", 0},
 }
 
 // The clients do not sleep between their tries here, but say for how long they would have slept.
 func TestClientsTakeAnswersForWhatTheyAre(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {
-		var mu sync.Mutex
-		var shop *clientShop
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			mu.Lock()
-			s := shop
-			mu.Unlock()
-			s.ServeHTTP(w, r)
-		}))
-		defer server.Close()
-		r := l.start(t, server.URL, "SLEEPS=1")
+		shop := newFolderShop(t)
+		r := l.start(t, shop.URL, "SLEEPS=1")
 		keys := make(map[string]bool)
 		for _, c := range clientRows {
 			t.Run(c.name, func(t *testing.T) {
-				s := &clientShop{first: append([]firstAnswer{c.first}, c.then...)}
+				s := &clientShop{first: c.answers}
 				s.service = storefront.New(&s.store)
-				mu.Lock()
-				shop = s
-				mu.Unlock()
+				shop.answers(s.ServeHTTP)
 				got, sleeps, err := r.ask(outcome{Item: c.name, Qty: 2})
 				if err != nil {
 					t.Fatal(err)

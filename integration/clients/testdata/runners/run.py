@@ -27,11 +27,14 @@ if "STEPS" in os.environ:
     os.fsync, os.replace = stepped("flush", os.fsync), stepped("rename", os.replace)
 if "SLEEPS" in os.environ:
     time.sleep = lambda seconds: say({"sleeps": seconds})
+if "CLOCK" in os.environ:
+    time.time = lambda: float(os.environ["CLOCK"])
+storefront.TRY = float(os.environ.get("TRY", storefront.TRY))
 
 patience = float(os.environ.get("STOREFRONT_PATIENCE", storefront.PATIENCE))
 account = os.environ.get("STOREFRONT_ACCOUNT", "")
-headers = {"Authorization": account} if account else {}
-shop = storefront.Shop(os.environ["STOREFRONT_URL"], headers=headers, account=account, remember=10, patience=patience)
+shop = storefront.Shop(os.environ["STOREFRONT_URL"], account=account, remember=10, patience=patience,
+                       headers=lambda: {"Authorization": account} if account else {})
 journal = shop.journal(os.environ["JOURNAL"]) if "JOURNAL" in os.environ else None
 drafts = {}
 
@@ -41,20 +44,26 @@ def say(outcome):
 
 
 def do(ask):
+    global account
     if "can" in ask:
         return {"can": ["resume", "lists", "products", "fields", "history", "find"]}
     if ask.get("list") == "pending":
         return {"ids": journal.pending()}
     if "list" in ask:
         return {"ids": [item["id"] for item in getattr(shop, ask["list"])()]}
+    if "account" in ask:
+        account = ask["account"]
+        return {}
+    if "get" in ask:
+        return {"got": json.dumps(shop.get_order(ask["get"]))}
     if "product" in ask:
         return {"name": shop.product(ask["product"])["name"]}
+    if "find" in ask:
+        order = journal.find_order(ask["item"]) if journal else shop.find_order(drafts[ask["item"]])
+        return {"id": order["id"]} if order else {"created": False}
     if journal:
         order = ask["item"] if "qty" in ask else None, ask.get("qty"), ask.get("fields")
         return {"id": journal.order(ask["item"], *order)["id"]}
-    if "find" in ask:
-        order = shop.find_order(drafts[ask["item"]])
-        return {"id": order["id"]} if order else {"created": False}
     draft = drafts.setdefault(ask["item"], storefront.Draft(ask["item"], ask["qty"], ask.get("fields")))
     order = shop.order(draft)
     del drafts[ask["item"]]

@@ -24,14 +24,16 @@ fi
 if [[ ${SLEEPS-} ]]; then
 	sleep() { echo "{\"sleeps\":$1}" >&3; }
 fi
+[[ ! ${CLOCK-} ]] || _storefront_now() { printf -v "$1" '%d' $((CLOCK + $2)); }
+[[ ! ${TRY-} ]] || curl() { command curl "$@" --max-time "$TRY"; }
 
 while IFS= read -r ask; do
 	if [[ $ask == '{"can":'* ]]; then
 		echo '{"can":["resume","lists","products","fields","history","find"]}'
 		continue
 	fi
-	mapfile -d '' -t asked < <(jq -j '(.list, .product, .item, .qty, .fields, .find) | "\(. // "")\u0000"' <<<"$ask")
-	list=${asked[0]} product=${asked[1]} item=${asked[2]} qty=${asked[3]} fields=${asked[4]} find=${asked[5]} ok=1
+	mapfile -d '' -t asked < <(jq -j '(.list, .product, .item, .qty, .fields, .find, .get) | "\(. // "")\u0000"' <<<"$ask")
+	list=${asked[0]} product=${asked[1]} item=${asked[2]} qty=${asked[3]} fields=${asked[4]} find=${asked[5]} get=${asked[6]} ok=1
 	if [[ $list == pending ]]; then
 		member='{ids: ($out | split("\n"))}' out=$(storefront pending 2>"$errors") || ok=''
 	elif [[ $list ]]; then
@@ -39,6 +41,8 @@ while IFS= read -r ask; do
 	elif [[ $find ]]; then
 		member='if $out == "" then {created: false} else {id: $out | fromjson.id} end'
 		out=$(storefront find-order "$item" 2>"$errors") || ok=''
+	elif [[ $get ]]; then
+		member='{got: $out}' out=$(storefront get-order "$get" 2>"$errors") || ok=''
 	elif [[ $product ]]; then
 		member='{name: $out | fromjson.name}' out=$(storefront product "$product" 2>"$errors") || ok=''
 	else
