@@ -133,7 +133,8 @@ func (s *subject) RoundTrip(r *http.Request) (*http.Response, error) {
 	if a.err != nil {
 		return nil, a.err
 	}
-	return &http.Response{StatusCode: a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body))}, nil
+	body := io.NopCloser(bytes.NewReader(a.body))
+	return &http.Response{StatusCode: a.status, Header: a.header, Body: body}, nil
 }
 
 func (s *subject) send(r *http.Request, sent []byte) answer {
@@ -259,7 +260,7 @@ var rightClients = []struct {
 	kinds  []conformance.Kind // that it does in another way
 	change func(*subject)
 }{
-	{"the bodies of retries have other white space, and their members another sequence", bodies, func(s *subject) {
+	{"retries have other white space, and their members another sequence", bodies, func(s *subject) {
 		tries := 0
 		sends(func(_ *http.Request, sent []byte) []byte {
 			if tries++; tries%2 == 0 {
@@ -280,7 +281,7 @@ var rightClients = []struct {
 			return min(told(a), time.Minute) + limit + mathrand.N(limit)
 		})},
 	{"it leaves an order to a queue after 30 s", orders, queues(30*time.Second, 30*time.Second)},
-	{"it says that nothing was created if the service has refused each try", orders, refuses(func(err error) bool {
+	{"it says that nothing was created if each try was refused", orders, refuses(func(err error) bool {
 		_, refused := errors.AsType[*client.RefusedError](err)
 		return refused
 	})},
@@ -308,7 +309,7 @@ var rightClients = []struct {
 			return s.send(r, sent)
 		}
 	}},
-	{"it is stalled now and then, before it sends, and until it is too late for the answer", someKind, func(s *subject) {
+	{"it is stalled before it sends, and until it is too late for an answer", someKind, func(s *subject) {
 		requests := 0
 		s.way = func(r *http.Request, sent []byte) answer {
 			requests++

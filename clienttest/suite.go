@@ -12,7 +12,6 @@ import (
 
 	"example.com/storefront/internal/conformance"
 	"example.com/storefront/internal/conformance/drive"
-	"example.com/storefront/internal/faults"
 )
 
 // A suite is a run.
@@ -23,14 +22,10 @@ type suite struct {
 	broken    func(check string)               // gets each failure; nil: the test fails
 	leftOut   func(*drive.Meeting) bool        // nil: none is
 
-	t       *testing.T       // that of the clients which are made
-	able    *drive.Client    // to say what the clients can do
-	begun   []*drive.Meeting // in real time
-	missing []string         // what they lack
+	t       *testing.T    // that of the clients which are made
+	able    *drive.Client // to say what the clients can do
+	missing []string      // what they lack
 }
-
-// bubble is whether each fault has a bubble of its own.
-func (s *suite) bubble() bool { return s.Pace == faults.Days }
 
 // A chapter is what a run checks of one kind.
 type chapter struct {
@@ -66,8 +61,10 @@ func run(t *testing.T, s *suite) {
 	s.look(t)
 	s.t = t
 	defer func() {
-		for _, m := range s.begun {
-			m.Wait()
+		for _, c := range chapters {
+			for _, m := range c.meetings {
+				m.Wait()
+			}
 		}
 	}()
 	for i, c := range chapters {
@@ -127,7 +124,7 @@ func (s *suite) look(t *testing.T) {
 		s.able = m.Client()
 		m.Close()
 	}
-	if s.bubble() {
+	if s.Bubble() {
 		synctest.Test(t, look)
 	} else {
 		look(t)
@@ -136,7 +133,7 @@ func (s *suite) look(t *testing.T) {
 
 // beginAll begins all meetings of some chapters, in real time.
 func (s *suite) beginAll(chapters []*chapter) {
-	if s.bubble() {
+	if s.Bubble() {
 		return
 	}
 	var all []*drive.Meeting
@@ -145,20 +142,12 @@ func (s *suite) beginAll(chapters []*chapter) {
 			all = append(all, c.meetings...)
 		}
 	}
-	s.begin(all)
-}
-
-// begin holds meetings in the background, unless they have begun.
-func (s *suite) begin(all []*drive.Meeting) {
-	all = slices.DeleteFunc(slices.Clone(all),
-		func(m *drive.Meeting) bool { return slices.Contains(s.begun, m) })
-	s.begun = append(s.begun, all...)
 	s.Begin(context.Background(), s.places, all...)
 }
 
 // hold returns when a meeting is over.
 func (s *suite) hold(t *testing.T, m *drive.Meeting) {
-	if s.bubble() {
+	if s.Bubble() {
 		synctest.Test(t, func(t *testing.T) {
 			s.t = t
 			m.Open()
@@ -166,7 +155,7 @@ func (s *suite) hold(t *testing.T, m *drive.Meeting) {
 		})
 		return
 	}
-	s.begin([]*drive.Meeting{m})
+	s.Begin(context.Background(), s.places, m)
 	m.Wait()
 }
 

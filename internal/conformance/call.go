@@ -384,7 +384,8 @@ func (c *Call) Story() string {
 	}
 	tell(len(c.Exchanges))
 	if c.Kind.IsOrder() {
-		fmt.Fprintf(&b, "             In the end, the shop has %s\n", cmp.Or(strings.Join(c.Created(), " and "), "no order"))
+		fmt.Fprintf(&b, "             In the end, the shop has %s\n",
+			cmp.Or(strings.Join(c.Created(), " and "), "no order"))
 	}
 	return b.String()
 }
@@ -407,7 +408,8 @@ func (e *Exchange) answered() string {
 	said := []string{string(e.Delivery)}
 	if e.Delivery != NoAnswer && e.Delivery != Silent {
 		text := fmt.Sprint(e.Answer.Status)
-		for _, name := range []string{"Retry-After", "Location", "Age", "ETag", "Cache-Control", "Idempotent-Replayed"} {
+		for _, name := range []string{"Retry-After", "Location", "Age", "ETag", "Cache-Control",
+			"Idempotent-Replayed"} {
 			value := e.Answer.Header.Get(name)
 			if value != "" && (name != "Cache-Control" || e.Answer.Header.Get("ETag") != "") {
 				text += "  " + name + ": " + Excerpt(value, 40)

@@ -1,10 +1,8 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"net/http"
 	"testing"
 	"time"
 )
@@ -75,38 +73,6 @@ func TestWaitsAreJudgedWhateverIsStalled(t *testing.T) {
 			if known && got != want {
 				t.Errorf("that waits %s: %s is %s, want %s: %v", row.name, check.Name, got, want, violations)
 			}
-		}
-	}
-}
-
-// A client that was stalled may not have seen its order, but then it has gone on for long.
-func TestErrorInPlaceOfAnOrder(t *testing.T) {
-	for _, row := range []struct {
-		patience, said time.Duration // after the answer
-		right          bool
-	}{{0, 0, false}, {0, 8 * time.Minute, false}, {0, 10 * time.Minute, true},
-		{time.Minute, 30 * time.Second, false}, {time.Minute, 2 * time.Minute, true}, {time.Second, time.Second, false}} {
-		at := time.Unix(0, 0)
-		e := &Exchange{At: at, Ended: at, Expected: true, FromService: true,
-			Answer: Answer{Status: 201, Body: []byte(`{"id":"ord_1"}`)}}
-		c := &Call{Kind: Orders, Began: at, Exchanges: []*Exchange{e}, Patience: row.patience,
-			Results: []*Result{{Err: errors.New("no answer"), To: 1, Asked: at, At: at.Add(row.said)}}}
-		if _, violation := takesOrder(c, 0, c.parts()[0]); (violation == "") != row.right {
-			t.Errorf("with a patience of %v, an error after %v: %q", row.patience, row.said, violation)
-		}
-	}
-}
-
-func TestRetryAfterOfAnAnswerThatNobodyAwaitedSaysNothing(t *testing.T) {
-	at := time.Unix(0, 0)
-	e := Exchange{At: at, Ended: at, Expected: true,
-		Answer: Answer{Status: 503, Header: http.Header{"Retry-After": {"5"}}}}
-	for _, left := range []bool{false, true} {
-		first, next := e, e
-		first.Left, next.At = left, at.Add(time.Second)
-		c := &Call{Kind: Orders, Began: at, Exchanges: []*Exchange{&first, &next}, Results: []*Result{{To: 2}}}
-		if _, violation := waitsAsTold(c, 0, c.parts()[0]); (violation == "") != left {
-			t.Errorf("the client left: %t; %q", left, violation)
 		}
 	}
 }

@@ -192,8 +192,8 @@ func success(c *Call, _ int, p part) (met bool, violation string) {
 		return true, ""
 	}
 	if !slices.ContainsFunc(c.Exchanges[:p.result.To], (*Exchange).createdByService) {
-		return true, fmt.Sprintf("%s returned without an error, but no answer was 201 with the order that was sent.",
-			p.result.Name)
+		return true, fmt.Sprintf("%s returned without an error, but no answer was 201 with the order that was "+
+			"sent.", p.result.Name)
 	}
 	return true, ""
 }

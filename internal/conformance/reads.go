@@ -55,8 +55,8 @@ func readingChecks(name string) []*Check {
 		{name + "-stops", Rude, "What is read is not asked for again after a 4xx but 408, 409 and 429.",
 			"Requests that cannot succeed are a load on the shop, and look like an attack.",
 			eachOf((*Call).rereads, stopsReading), nil},
-		{name + "-waits", Rude, "What is read is asked for again after the seconds of Retry-After, and where these " +
-			"are more than a minute, after a minute at least.",
+		{name + "-waits", Rude, "What is read is asked for again after the seconds of Retry-After, and where " +
+			"these are more than a minute, after a minute at least.",
 			"A shop that is about to recover is kept busy with requests that it has to refuse.",
 			eachOf((*Call).rereads, waitsToRead), nil},
 	}

@@ -81,16 +81,20 @@ func (r *Run) Meetings(kind conformance.Kind) (all []*Meeting) {
 	return all
 }
 
-func (r *Run) bubble() bool { return r.Pace == faults.Days }
+// Bubble is whether each meeting has a bubble of its own.
+func (r *Run) Bubble() bool { return r.Pace == faults.Days }
 
-// Begin opens meetings, and holds them in the background, the longest first, a number of them at
-// the same time.
+// Begin opens meetings that have not begun, and holds them in the background, the longest first, a
+// number of them at the same time.
 func (r *Run) Begin(ctx context.Context, places int, meetings ...*Meeting) {
 	queue := make(chan *Meeting, len(meetings))
 	longest := func(a, b *Meeting) int { return b.length() - a.length() }
 	for _, m := range slices.SortedStableFunc(slices.Values(meetings), longest) {
-		m.Open()
-		queue <- m
+		if !m.begun {
+			m.begun = true
+			m.Open()
+			queue <- m
+		}
 	}
 	close(queue)
 	for range places {
@@ -112,6 +116,7 @@ type Meeting struct {
 
 	run    *Run
 	visits []*visit
+	begun  bool
 	over   chan struct{}
 }
 
@@ -139,15 +144,19 @@ type visit struct {
 	err       error // see [Meeting.Err]
 }
 
-// Wait returns when the meeting, which has begun, is over.
-func (m *Meeting) Wait() { <-m.over }
+// Wait returns when the meeting is over, if [Run.Begin] has begun it.
+func (m *Meeting) Wait() {
+	if m.begun {
+		<-m.over
+	}
+}
 
 // clients is how many meet the fault.
 func (m *Meeting) clients() int {
 	switch {
 	case m.Fault.Name != faults.Outage:
 		return 1
-	case m.run.bubble():
+	case m.run.Bubble():
 		return 20
 	}
 	return 5
@@ -156,7 +165,7 @@ func (m *Meeting) clients() int {
 // stagger makes clients begin at times of their own: some take their chance from the clock.
 func (m *Meeting) stagger(ctx context.Context, i int) {
 	switch {
-	case m.run.bubble():
+	case m.run.Bubble():
 		sleep(ctx, time.Duration(i)*2718281828)
 	case m.Fault.Name == faults.Outage: // in which their waits are compared
 		sleep(ctx, time.Duration(i)*2100*time.Millisecond)
@@ -166,7 +175,7 @@ func (m *Meeting) stagger(ctx context.Context, i int) {
 // Open makes the shops and the clients.
 func (m *Meeting) Open() {
 	for i := range m.clients() {
-		if i > 0 && m.run.bubble() {
+		if i > 0 && m.run.Bubble() {
 			m.stagger(context.Background(), 1)
 		}
 		name := fmt.Sprint(m.Kind, m.Fault.Name, i)
@@ -175,7 +184,7 @@ func (m *Meeting) Open() {
 		v.server.SetKeepAlivesEnabled(false)
 		var listener net.Listener
 		url, way := "http://shop.test", &http.Transport{DisableKeepAlives: true}
-		if m.run.bubble() {
+		if m.run.Bubble() {
 			shop := pipes.Listen()
 			way.DialContext = shop.Dial
 			listener = shop
@@ -244,7 +253,7 @@ func (v *visit) hold() {
 		v.look()
 	}
 	// A client that goes on after it has said that it gave up is seen.
-	if v.run.bubble() {
+	if v.run.Bubble() {
 		sleep(v.ctx, 2*time.Hour)
 	} else {
 		sleep(v.ctx, time.Second)
@@ -440,7 +449,8 @@ func (v *visit) begin() *faults.Call {
 var errStuck = errors.New("(it did not return, and was stopped)")
 
 // ask calls a method of the client, unless an earlier call has not returned, and records what it said.
-func (v *visit) ask(c *faults.Call, name, want string, method func(context.Context, *conformance.Result)) error {
+func (v *visit) ask(c *faults.Call, name, want string,
+	method func(context.Context, *conformance.Result)) error {
 	if v.stuck || v.err != nil {
 		return errStuck
 	}
@@ -463,14 +473,14 @@ func (v *visit) call(method func(context.Context, *conformance.Result)) *conform
 		method(ctx, r)
 	}()
 	patience, active := 2*time.Minute, v.active
-	if v.run.bubble() {
+	if v.run.Bubble() {
 		patience, active = 30*time.Hour, func() time.Time { return time.Time{} }
 	}
 	r, ok := await(returned, patience, active)
 	if !ok {
 		cancel()
 		v.transport.stop()
-		if v.run.bubble() { // where nothing may be left running
+		if v.run.Bubble() { // where nothing may be left running
 			<-returned
 		}
 		r = &conformance.Result{Err: errStuck}
