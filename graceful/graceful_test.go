@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"regexp"
 	"runtime"
@@ -44,6 +45,7 @@ func testReplicas(t *testing.T, version string) {
 	protocols.SetHTTP1(version == "HTTP/1.1")
 	protocols.SetUnencryptedHTTP2(version == "HTTP/2.0")
 	front := storefront.New(new(storefront.MemStore))
+	target := &url.URL{Scheme: "http", Host: "localhost", Path: "/v1/orders"}
 	var orders, late atomic.Int64 // late: while the first replica ends, answered by it
 	var ending, noticed atomic.Bool
 	var listeners [2]*pipes.Listener
@@ -92,14 +94,10 @@ func testReplicas(t *testing.T, version string) {
 			clients.Go(func() {
 				for done.Err() == nil {
 					body := io.NopCloser(strings.NewReader(`{"item":"teapot","qty":1}`)) // which cannot be rewound
-					r, err := http.NewRequest("POST", "http://localhost/v1/orders", body)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					r.Header = http.Header{"Content-Type": {"application/json"},
+					header := http.Header{"Content-Type": {"application/json"},
 						"Idempotency-Key": {strconv.FormatInt(orders.Add(1), 10)}}
-					response, err := transport.RoundTrip(r)
+					response, err := transport.RoundTrip(&http.Request{
+						Method: "POST", URL: target, Header: header, Body: body})
 					if err != nil {
 						t.Error(err)
 						continue

@@ -248,7 +248,8 @@ func (a *Audit) First(ctx context.Context, wait time.Duration) error {
 		})
 		for _, url := range a.Config.URLs {
 			answer := a.exchange(ctx, o, url)
-			isOrder := answer.isOrder()
+			var got storefront.Order // be it the one that was sent or not
+			isOrder := json.Unmarshal(answer.body, &got) == nil && got.ID != ""
 			if answer.outcome == Acknowledged && isOrder {
 				a.record(answer)
 				a.acknowledge(o, url, answer, false)
@@ -410,12 +411,6 @@ type answer struct {
 	final    bool   // the order is not to be sent again, although it is not acknowledged
 	brief    string // why it is not acknowledged, in few words
 	problem  string // the same with more words
-}
-
-// isOrder reports whether the body is an order, be it the one that was sent or not.
-func (a answer) isOrder() bool {
-	var got storefront.Order
-	return json.Unmarshal(a.body, &got) == nil && got.ID != ""
 }
 
 // send sends an order to a replica and checks the response.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"net"
 	"net/http"
 	"os"
@@ -21,13 +20,7 @@ import (
 	"example.com/storefront/sqlstore"
 )
 
-func TestMain(m *testing.M) {
-	commandtest.Main(main, func() int {
-		flag.Parse()
-		flag.Set("test.parallel", "16") // one test waits for half a minute
-		return m.Run()
-	})
-}
+func TestMain(m *testing.M) { commandtest.Main(main, m.Run) }
 
 func newFile(t *testing.T) (name string) { return filepath.Join(t.TempDir(), "shop.db") }
 
