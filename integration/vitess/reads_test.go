@@ -33,11 +33,11 @@ func TestReadsSeeEarlierWrites(t *testing.T) {
 		}
 		var mu sync.Mutex
 		newest := 1 // that a call which has returned has written or read
-		call := func(store *testdb.SQLStore, f func(store *testdb.SQLStore, n int) (int, error)) {
+		call := func(f func(least int) (n int, err error)) {
 			mu.Lock()
 			before := newest
 			mu.Unlock()
-			n, err := f(store, before)
+			n, err := f(before)
 			if err != nil || n < before {
 				t.Errorf("%s: after write %d, a call returned write %d, %v", kind, before, n, err)
 			}
@@ -45,24 +45,24 @@ func TestReadsSeeEarlierWrites(t *testing.T) {
 			newest = max(newest, n)
 			mu.Unlock()
 		}
-		read := func(store *testdb.SQLStore, n int) (int, error) { return a.read(t.Context(), store, n) }
+		read := func(store *testdb.SQLStore) {
+			call(func(least int) (int, error) { return a.read(t.Context(), store, least) })
+		}
 		writer := open(c.Gates[0])
 		must.OK(t, a.write(t.Context(), writer, 1))
 		writing, end := context.WithCancel(t.Context())
 		all.Go(func() {
 			defer end()
 			for n := range long.Of(50, 2_000) {
-				call(writer, func(*testdb.SQLStore, int) (int, error) {
-					return 2 + n, a.write(t.Context(), writer, 2+n)
-				})
-				call(writer, read) // while equal reads that began earlier are under way
+				call(func(int) (int, error) { return 2 + n, a.write(t.Context(), writer, 2+n) })
+				read(writer) // while equal reads that began earlier are under way
 			}
 		})
 		for _, g := range []*cluster.Gate{c.Gates[0], c.Gates[1], c.Gates[0], c.Gates[1]} {
 			reader := open(g)
 			all.Go(func() {
 				for writing.Err() == nil {
-					call(reader, read)
+					read(reader)
 				}
 			})
 		}
