@@ -147,7 +147,7 @@ type OrderFinder interface {
 
 // RunSynctest checks a client in bubbles of [testing/synctest], in which time passes only
 // while all goroutines wait, so that hours of waiting take no time. newClient returns a
-// client of a program that has just started, for which it is called about 300 times. The
+// client of a program that has just started, for which it is called about 270 times. The
 // client takes the time from package time, uses [Service.Transport] and waits for nothing
 // else outside of the bubble. What it leaves running is ended in t.Cleanup, or package synctest
 // panics two hours after the client has returned, and shows it. A run takes about a second.
