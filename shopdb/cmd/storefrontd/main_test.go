@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,19 +33,6 @@ func order(t *testing.T, p *commandtest.Running, key, draft string, wantReplay b
 		t.Fatalf("order: %d %s, replayed is %t, want 201 and %t", status, body, replayed, wantReplay)
 	}
 	return body
-}
-
-func TestPrintedProductCanBeRequested(t *testing.T) {
-	// No URL leads to three of them.
-	const products = `{"products": [{"id": "."}, {"id": ".."}, {"id": "/"}, {"id": "it's 1/2"}]}`
-	p := commandtest.Start(t, "-data", commandtest.DataFile(t, products))
-	found := regexp.MustCompile(`/v1/products/[^']*`).FindAllString(strings.Join(p.Printed, "\n"), -1)
-	if got := strings.Join(slices.Compact(found), " "); got != "/v1/products/it%27s%201%2F2" {
-		t.Errorf("the lines try %s", got)
-	} else {
-		p.WantAt(t, got, 200, `{"id":"it's 1/2"}`)
-	}
-	p.End(t)
 }
 
 // Though it was in flight when the signal came.

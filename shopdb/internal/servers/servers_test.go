@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -117,15 +118,14 @@ func TestServersAreTriedInTurn(t *testing.T) {
 	for _, row := range []struct {
 		states string // of each server: up, can be read, down, hangs
 		first  int    // the current server
-		want   string // the server that is connected to
-		says   []string
+		want   string // the server that is connected to, or the error
 	}{
-		{"uuu", 1, "b", nil},
-		{"hdu", 0, "c", nil},
-		{"rru", 0, "c", nil},
-		{"rdh", 0, "a", nil},
-		{"dhd", 0, "", []string{"a: refused", "b: timeout", "c: refused"}},
-		{"r", 0, "a", nil},
+		{"uuu", 1, "b"},
+		{"hdu", 0, "c"},
+		{"rru", 0, "c"},
+		{"rdh", 0, "a"},
+		{"dhd", 0, "a: refused; b: timeout; c: refused"},
+		{"r", 0, "a"},
 	} {
 		t.Run(row.states, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -135,16 +135,11 @@ func TestServersAreTriedInTurn(t *testing.T) {
 					all[i].state = state(strings.IndexRune("urdh", c))
 				}
 				c, err := s.Connect(t.Context())
-				if row.want == "" {
-					for _, text := range row.says {
-						if err == nil || !strings.Contains(err.Error(), text) {
-							t.Errorf("the error does not say %s: %v", text, err)
-						}
-					}
-					return
+				got := fmt.Sprint(err)
+				if err == nil {
+					got = c.(*serverConn).Conn.(*fakeConn).server
 				}
-				must.OK(t, err)
-				if got := c.(*serverConn).Conn.(*fakeConn).server; got != row.want {
+				if got != row.want {
 					t.Errorf("it connected to %s, want %s", got, row.want)
 				}
 				if len(row.states) == 1 && all[0].asked[0] {
