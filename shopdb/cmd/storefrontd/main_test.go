@@ -237,9 +237,9 @@ func waitForReadyz(t *testing.T, p *commandtest.Running, status int) {
 	}
 }
 
-// Without its tables, the database takes no orders. A balancer that asks while the delay lasts learns that
-// the process ends before it is refused a request.
-func TestReadyz(t *testing.T) {
+// Without its tables, the database takes no orders. In the end, a balancer that asks while the delay lasts
+// learns that the process ends before it is refused a request.
+func TestReadyzAsksTheDatabase(t *testing.T) {
 	name := newFile(t)
 	p := commandtest.Start(t, "-db", name, "-shutdown-delay", "1h")
 	waitForReadyz(t, p, 200)
