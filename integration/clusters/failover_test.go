@@ -37,7 +37,8 @@ func TestFrozenPrimary(t *testing.T) {
 //
 // Before, the standby is cut off for long enough that whatever does not wait for it
 // is acknowledged, and would be lost.
-func testPromotions(t *testing.T, turns int, change func(old *dbserver.Server, promote func()) (comeBack func())) {
+func testPromotions(t *testing.T, turns int,
+	change func(old *dbserver.Server, promote func()) (comeBack func())) {
 	f := faulttest.New(t)
 	primary := dbserver.Postgres.Start(t)
 	standby, spare := primary.Another(t), primary.Another(t)
