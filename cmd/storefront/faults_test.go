@@ -34,7 +34,7 @@ func client(how string) {
 		switch {
 		case ask["can"] != nil:
 			ask["can"] = []string{}
-			if how == "has fields" {
+			if strings.HasSuffix(how, " fields") {
 				ask["can"] = []string{"fields"}
 			}
 		default:
@@ -57,6 +57,9 @@ func client(how string) {
 func place(how string, order map[string]any) (status int, id string) {
 	if text, ok := order["fields"].(string); ok {
 		order["fields"] = json.RawMessage(text)
+		if how == "rounds fields" {
+			order["fields"] = json.RawMessage(strings.Replace(text, "9007199254740993", "9007199254740992", 1))
+		}
 	}
 	body, _ := json.Marshal(order)
 	key := rand.Text()
@@ -91,6 +94,8 @@ func TestProgramIsJudged(t *testing.T) {
 			`users: not tried: .*\n(.*\n)*orders: ([0-9]+) of ([0-9]+) checks passed\n\z`},
 		{"has fields", "/nothing|^fields/503", 0,
 			`orders: ([0-9]+) of ([0-9]+) checks passed\nfields: ([0-9]+) of ([0-9]+) checks passed\n\z`},
+		{"rounds fields", "^fields/nothing", 1,
+			`--- FAIL: fields/nothing is wrong/request\n.* is another order than was asked for: #/fields/big is 9007199254740992 in place of 9007199254740993`},
 		{"stays", "^orders/nothing", 0, `checks passed\n\z`}, // where its standard input ends
 		{"believes", "^orders/200 with", 1,
 			`--- FAIL: orders/200 with an order/success\n(.*\n)*It fails also with the faults "200 `},
