@@ -131,14 +131,14 @@ func (p *probes) call(ctx context.Context) (err error) {
 	return p.check(ctx)
 }
 
-// settle gives a check its result, and logs it if it is another than the one that was logged before. No probe
-// waits for the Logger.
+// settle gives a check its result, and logs it if it is another than the one that was logged before. If the
+// Logger hangs, one goroutine waits for it, and no probe.
 func (p *probes) settle(c *check, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.err, c.at = err, time.Now()
 	close(c.done)
-	if (err == nil) == (p.logged == nil) {
+	if (err == nil) == (p.logged == nil) || !p.steps.areWritten() {
 		return
 	}
 	if p.logged = err; err != nil {

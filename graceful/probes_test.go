@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -148,6 +149,34 @@ func TestCheckThatHangsIsTheOnlyOne(t *testing.T) {
 		synctest.Wait() // the one who has checked goes on after the answer
 		if !strings.Contains(log.String(), "deadline exceeded") {
 			t.Errorf("the log does not say why: %s", log)
+		}
+	})
+}
+
+func TestProbesDoNotWaitForTheLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var result error
+		p, _ := probing(func(context.Context) error { return result })
+		reader, log := io.Pipe() // nobody reads for now
+		p.steps.logger = slog.New(slog.NewTextHandler(log, nil))
+		began := time.Now()
+		for range 5 {
+			result = errors.New("away")
+			wantReady(t, p, http.StatusServiceUnavailable)
+			time.Sleep(readyKept)
+			result = nil
+			wantReady(t, p, http.StatusOK)
+			time.Sleep(readyKept)
+		}
+		if took := time.Since(began); took != 10*readyKept {
+			t.Errorf("it took %v", took)
+		}
+		go func() {
+			<-p.steps.last
+			log.Close()
+		}()
+		if text, err := io.ReadAll(reader); strings.Count(string(text), "\n") != 1 || err != nil {
+			t.Errorf("the records that waited are %q, %v, want one", text, err)
 		}
 	})
 }

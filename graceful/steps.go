@@ -25,6 +25,19 @@ func (s *steps) log(message string, attrs ...slog.Attr) {
 	}
 }
 
+// areWritten reports whether all records that were begun are written.
+func (s *steps) areWritten() bool {
+	if s.last == nil {
+		return true
+	}
+	select {
+	case <-s.last:
+		return true
+	default:
+		return false
+	}
+}
+
 // begin begins to write a record once the one before is written.
 func (s *steps) begin(level slog.Level, message string, attrs ...slog.Attr) {
 	before, written := s.last, make(chan struct{})
