@@ -2,6 +2,7 @@ package fronts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,7 +38,15 @@ func (r *replica) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r *replica) start(t *testing.T, delay time.Duration) {
-	listener := must.Get(net.Listen("tcp", r.address))(t)
+	var listener net.Listener
+	wait(t, "the address of a replica", func() bool {
+		// A program that another test has begun to start holds all sockets of this process for a moment.
+		var err error
+		if listener, err = net.Listen("tcp", r.address); !errors.Is(err, syscall.EADDRINUSE) {
+			must.OK(t, err)
+		}
+		return err == nil
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	r.server, r.end, r.ended = &http.Server{Handler: r}, cancel, make(chan error, 1)
 	opts := &graceful.Options{

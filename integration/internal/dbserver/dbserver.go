@@ -269,7 +269,11 @@ func (s *Server) tryStart() error {
 		}
 		if state, ended := s.Process.HasEnded(); ended {
 			s.Process = nil
-			if s.in.busy == "" || !strings.Contains(process.LogTail(s.log), s.in.busy) {
+			tail := process.LogTail(s.log)
+			switch {
+			case strings.Contains(tail, "Address already in use"): // for a moment
+			case s.in.busy != "" && strings.Contains(tail, s.in.busy):
+			default:
 				return state
 			}
 		}
