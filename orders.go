@@ -226,7 +226,7 @@ func (s *service) createOrder(w http.ResponseWriter, r *http.Request) {
 	if stored.ID != order.ID {
 		w.Header()["Idempotent-Replayed"] = []string{"true"}
 	}
-	if s.opts.Orders != nil {
+	if s.opts.Orders != nil && key.Scope != "" {
 		w.Header()["Location"] = []string{"orders/" + url.PathEscape(stored.ID)}
 	}
 	answer := stored.appendJSON(nil)

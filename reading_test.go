@@ -73,6 +73,23 @@ func TestReadersThatBreakTheirContract(t *testing.T) {
 	}
 }
 
+// The orders of the scope "" are nobody's, so that there is no place to read one back.
+func TestLocationIsWhereTheOrderIs(t *testing.T) {
+	for _, scope := range []string{"ann", ""} {
+		m := new(MemStore)
+		h := NewWithOptions(m, &Options{Orders: m, Scope: func(*http.Request) string { return scope }})
+		for range 2 { // the second one is a replay
+			location, want := postOrder(h, "k", teapots).header.Get("Location"), ""
+			if scope != "" {
+				want = "orders/" + m.Orders()[0].ID
+			}
+			if location != want || want != "" && get(h, "/v1/"+location).status != 200 {
+				t.Errorf("an order of the scope %q has the Location %q, want %q, which is read", scope, location, want)
+			}
+		}
+	}
+}
+
 // A reader is asked for the scope of the request, never for nobody's or for an ID that no order has.
 func TestWhatAReaderIsAsked(t *testing.T) {
 	for target, want := range map[string]string{
