@@ -412,10 +412,10 @@ func (r *Resource) UnmarshalJSON(data []byte) error {
 // reference for other implementations. The zero MemStore is empty and ready to
 // use. A MemStore must not be copied after first use.
 //
-// Its methods may be called concurrently, and reads wait neither for writes nor for each other.
-// Orders are kept until the process ends, and are lost with their keys when it does. There is no
-// goroutine and no timer: keys older than [KeyLifetime] are dropped by later calls of CreateOrder.
-// Goroutines of two bubbles of testing/synctest must not use it at the same time.
+// Its methods may be called concurrently, and reads of users, products and widgets wait neither for
+// writes nor for each other. Orders are kept until the process ends, and are lost with their keys when
+// it does. There is no goroutine and no timer: keys older than [KeyLifetime] are dropped by later calls
+// of CreateOrder. Goroutines of two bubbles of testing/synctest must not use it at the same time.
 type MemStore struct {
 	Users, Products, Widgets Collection
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -288,6 +289,27 @@ func TestAccept(t *testing.T) {
 		if first != nil || !errors.As(second, new(*Refusal)) || idsOf(&m.Widgets) != "old ord_1" {
 			t.Errorf("%v, %v, widgets %s, want one order and a Refusal", first, second, idsOf(&m.Widgets))
 		}
+	})
+	t.Run("is called for one order at a time", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			pieces := 1
+			m := &MemStore{Accept: func(context.Context, IdempotencyKey, Order) error {
+				if pieces == 0 {
+					return &Refusal{Reason: "sold-out"}
+				}
+				time.Sleep(time.Second) // others would look meanwhile
+				pieces--
+				return nil
+			}}
+			var calls sync.WaitGroup
+			for i := range 3 {
+				calls.Go(func() { m.CreateOrder(t.Context(), key(fmt.Sprint(i)), order(fmt.Sprint("ord_", i))) })
+			}
+			calls.Wait()
+			if len(m.Orders()) != 1 || pieces != 0 {
+				t.Errorf("one piece was sold to %d, and %d are left", len(m.Orders()), pieces)
+			}
+		})
 	})
 	t.Run("that panics creates nothing and locks nobody out", func(t *testing.T) {
 		fail := func() { panic("oops") }
