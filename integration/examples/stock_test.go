@@ -3,12 +3,16 @@ package examples
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"example.com/storefront"
+	"example.com/storefront/client"
 	"example.com/storefront/integration/internal/faulttest"
 	"example.com/storefront/integration/internal/long"
 	"example.com/storefront/integration/internal/process"
@@ -18,7 +22,7 @@ import (
 )
 
 // TestStock kills a replica of the command stock under orders, some of which are sent twice at once. Then each
-// has taken its pieces and has its event, once, and what is not in stock is refused.
+// has taken its pieces and has its event, once. Of more orders than pieces at once, as many as pieces get one.
 func TestStock(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		if d.Driver != "pgx" {
@@ -45,16 +49,7 @@ func TestStock(t *testing.T) {
 		f.Use(faulttest.StartReplicas(t, process.Stock, 3, name)...)
 		f.Run(f.KillReplica)
 
-		r := must.Get(http.NewRequestWithContext(t.Context(), "POST", f.URLs[1]+"/v1/orders", strings.NewReader(`{"item":"kettle","qty":1}`)))(t)
-		r.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {"none"}}
-		w := must.Get(http.DefaultClient.Do(r))(t)
-		defer w.Body.Close()
-		var refused storefront.Problem
-		must.OK(t, json.NewDecoder(w.Body).Decode(&refused))
-		if w.StatusCode != http.StatusUnprocessableEntity || refused.Type != "urn:problem-type:storefront:order-refused" {
-			t.Errorf("what is not in stock is answered with %s: %v", w.Status, refused)
-		}
-
+		sellers := f.URLs
 		f.Use(faulttest.StartReplicas(t, process.Storefrontd, 1, name)...) // which ends at a signal with status 0
 		f.Check(func() *sql.DB { return d.Pool })
 		var stored, events []string
@@ -70,6 +65,29 @@ func TestStock(t *testing.T) {
 		if wrong := testdb.Column(t, d.Pool, fmt.Sprintf("SELECT stock.item FROM stock JOIN storefront_orders AS o ON o.item = stock.item "+
 			"WHERE pieces + qty <> %d", pieces)); len(wrong) > 0 {
 			t.Errorf("of these, other pieces are left than were not sold: %q", wrong)
+		}
+
+		const last, buyers = 10, 60
+		d.Exec(t, fmt.Sprintf("INSERT INTO stock VALUES ('last', %d)", last))
+		var buying sync.WaitGroup
+		var sold atomic.Int32
+		for i := range buyers {
+			shop := must.Get(client.New(sellers[i%len(sellers)], nil))(t)
+			buying.Go(func() {
+				_, err := shop.Order(t.Context(), client.NewDraft("last", 1))
+				refused, _ := errors.AsType[*client.RefusedError](err)
+				switch {
+				case err == nil:
+					sold.Add(1)
+				case refused == nil || refused.Problem.Type != "urn:problem-type:storefront:order-refused":
+					t.Errorf("an order of what %d orders have asked for at once is answered with %v", buyers, err)
+				}
+			})
+		}
+		buying.Wait()
+		left := testdb.Column(t, d.Pool, "SELECT pieces FROM stock WHERE item = 'last'")
+		if sold.Load() != last || !slices.Equal(left, []string{"0"}) {
+			t.Errorf("of %d pieces, %d were sold and %q are left", last, sold.Load(), left)
 		}
 	})
 }
