@@ -392,7 +392,7 @@ func parseDraft(data []byte) (*Draft, error) {
 
 var (
 	errLater     = errors.New("a later release wrote it: go on with that one")
-	errNoVersion = errors.New("it has no version, as what candidates for 1.0.0 wrote, which no release reads")
+	errNoVersion = errors.New("it has no version, as what candidates before 1.0.0-rc.4 wrote, which no release reads")
 )
 
 // parseTime returns the time of a JSON number: seconds since 1970.

@@ -106,7 +106,7 @@
 // Later releases only add to the tables, and columns that they add have defaults. So releases of
 // one major version run side by side on one database, and a program can be rolled back: Migrate
 // refuses the tables of a later release only if their oldest is above the version that this
-// release makes. Nothing upgrades the tables of candidates for 1.0.0: the store refuses them.
+// release makes. Nothing upgrades the tables of candidates before 1.0.0-rc.4: the store refuses them.
 //
 // # Accept
 //

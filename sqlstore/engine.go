@@ -123,7 +123,7 @@ type statements struct {
 	inspectsAgain int
 
 	// tables are the store's tables, with the types of the columns that all versions have. The INSERTs of
-	// candidates for 1.0.0 name a column fingerprint, so none can write into these tables, nor a release
+	// candidates before 1.0.0-rc.4 name a column fingerprint, so none can write into these tables, nor a release
 	// into theirs.
 	tables map[string]map[string]string
 

@@ -132,7 +132,7 @@ func TestWhatTakesLongHasAllOfItsTime(t *testing.T) {
 						accept, most = nil, 2
 					}
 					store := inTime(db, accept)
-					store.Check(t.Context()) // after which connections are looked at anew // leaves a connection over which the store can ask
+					store.Check(t.Context()) // after which connections are looked at anew
 					began := time.Now()
 					f.before = func(ctx context.Context, kind string) error {
 						switch {

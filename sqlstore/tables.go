@@ -121,7 +121,7 @@ func (c *session) inspectOnce(ctx context.Context, st *statements) (missing []st
 		return nil, nil
 	}
 	if orders := types["storefront_orders"]; orders["fingerprint"] != "" && orders["key_fingerprint"] == "" {
-		return nil, errors.New("sqlstore: these tables are of a candidate for 1.0.0, and nothing upgrades them: " +
+		return nil, errors.New("sqlstore: these tables are of a candidate before 1.0.0-rc.4, and nothing upgrades them: " +
 			"use an empty database (in PostgreSQL, an empty schema is enough), or drop all tables whose names " +
 			"begin with storefront_, and the orders with them")
 	}

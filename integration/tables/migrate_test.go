@@ -109,7 +109,7 @@ func TestMigrateInADatabaseOfALaterRelease(t *testing.T) {
 	})
 }
 
-// The tables of a candidate for 1.0.0 stay as they are.
+// The tables of a candidate before 1.0.0-rc.4 stay as they are.
 func TestTablesOfACandidateAreRefused(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		t.Parallel()
@@ -118,7 +118,7 @@ func TestTablesOfACandidateAreRefused(t *testing.T) {
 		store := sqlstore.New(d.Pool, nil)
 		_, order := testdb.Create(t.Context(), store, "key", "kettle")
 		for _, err := range []error{store.Migrate(t.Context()), store.Check(t.Context()), order} {
-			const want = "of a candidate for 1.0.0, and nothing upgrades them: use an empty database"
+			const want = "of a candidate before 1.0.0-rc.4, and nothing upgrades them: use an empty database"
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want an error that says %q", err, want)
 			}
