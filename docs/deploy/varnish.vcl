@@ -6,7 +6,7 @@ vcl 4.1;
     #.url = "/readyz";
     #.interval = 2s;
     #.timeout = 3s;
-    #.window = 2;
+    #.window = 3;
     #.threshold = 2;
     #.initial = 2;
 #}
