@@ -1,4 +1,4 @@
-// Package trypage is the page of package trypage, with buttons for programs that can change their lists.
+// Package trypage is the page of package explorer, with buttons for programs that can change their lists.
 package trypage
 
 import (
