@@ -165,7 +165,7 @@ The exit status is
   0  if every promise was kept
   1  if one was broken, or it is not known whether each was kept
   2  for bad flags
-  3  if the first order was not acknowledged: there was no promise to keep
+  3  if a URL did not acknowledge the first order: nothing else was tried
   4  if every promise was kept, but the result could not be written
   5  if none was found broken, but the shop failed: it answered unexpectedly,
      such as with 500

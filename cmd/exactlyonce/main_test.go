@@ -161,6 +161,9 @@ func TestWording(t *testing.T) {
 			""},
 		{result{Progress: audit.Progress{Sent: 140, Acknowledged: 140, Replayed: 100}}, nil, 1,
 			[]string{"Not known whether every promise was kept: the replaying was ended early."}, "others"},
+		{result{Progress: audit.Progress{Sent: 140, Acknowledged: 140}, // all replays are 401
+			Broken: [audit.Kinds]int{audit.Unexpected: 20}}, nil, 1,
+			[]string{"Not known whether every promise was kept: 20 answered unexpectedly."}, "ended early"},
 		{result{LongestGap: 25 * second, GapBegan: 1500 * time.Millisecond}, nil, 0,
 			[]string{"25s (from 1.5s to 26.5s after the start)"}, ""},
 		{result{Progress: audit.Progress{Failed: 3}, Statuses: map[int]int{409: 3}}, nil, 0,

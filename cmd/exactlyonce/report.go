@@ -50,6 +50,8 @@ func judge(r *audit.Result, replays int, notStarted *audit.NotStarted) (status i
 		return statusNotStarted, notStartedVerdict(notStarted, r.Acknowledged)
 	case unanswered > 0:
 		return statusBroken, fmt.Sprintf("%s%d %s.", unknown, unanswered, audit.Unanswered)
+	case r.Replayed < replays && unexpected > 0:
+		return statusBroken, fmt.Sprintf("%s%d %s.", unknown, unexpected, audit.Unexpected)
 	case r.Replayed < replays:
 		return statusBroken, unknown + "the replaying was ended early."
 	case unexpected > 0:
