@@ -139,6 +139,9 @@ func (t *trial) run(ctx context.Context, out io.Writer) (status int) {
 	hold(calm)
 	all = slices.Clone(calm)
 	for _, m := range calm {
+		if ctx.Err() != nil {
+			break
+		}
 		if m.Err != nil || slices.ContainsFunc(judge([]*drive.Meeting{m}, m.Kind, true), failure.failed) {
 			fmt.Fprintf(out, "%s: the faults were not tried, as the client fails where nothing is wrong\n", m.Kind)
 		} else {

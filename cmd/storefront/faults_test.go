@@ -37,6 +37,10 @@ func client(how string) {
 			if strings.HasSuffix(how, " fields") {
 				ask["can"] = []string{"fields"}
 			}
+		case how == "interrupts":
+			parent, _ := os.FindProcess(os.Getppid())
+			parent.Signal(os.Interrupt)
+			continue // without an answer
 		default:
 			status, id := place(how, ask)
 			switch {
@@ -132,6 +136,13 @@ func TestSignalEndsTheTrial(t *testing.T) {
 	cmd.Process.Signal(os.Interrupt)
 	io.Copy(io.Discard, out)
 	commandtest.WantStatus(t, cmd.Wait(), 3)
+
+	text, err := commandtest.Command(t, "-faults", "7", "-only", "orders/nothing", "--",
+		must.Get(os.Executable())(t), "interrupts").Output()
+	commandtest.WantStatus(t, err, 3)
+	if bytes.Contains(text, []byte("where nothing is wrong")) {
+		t.Errorf("of a client whose first order was interrupted, it says:\n%s", text)
+	}
 }
 
 func TestFaultFlagsThatAreWrong(t *testing.T) {
