@@ -158,6 +158,7 @@ func TestRefusalToStart(t *testing.T) {
 		{"negative delay", []string{"-shutdown-delay", "-1s"}, 2, []string{"-shutdown-delay -1s"}},
 		{"address in use", []string{"-addr", taken.Addr().String()}, 1, []string{"in use"}},
 		{"address without port", []string{"-addr", "localhost"}, 2, []string{`"localhost"`, "host:port"}},
+		{"no such port", []string{"-addr", "localhost:65536"}, 2, []string{`"localhost:65536"`, "host:port"}},
 		{"empty port", []string{"-addr", "localhost:"}, 2, []string{`"localhost:"`, "host:port"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -52,7 +52,11 @@ func Load(name string) (*storefront.MemStore, error) {
 // CheckFlags returns an error if addr, the flag -addr, is not host:port, or if delay, the flag
 // -shutdown-delay, is negative. For an address without a port, net.Listen would choose one.
 func CheckFlags(addr string, delay time.Duration) error {
-	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil || port == "" {
 		return fmt.Errorf("-addr %q is not host:port", addr)
 	}
 	if delay < 0 {
