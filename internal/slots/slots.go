@@ -10,8 +10,8 @@ import (
 // Slots limit how many callers do something at once. The zero Slots is a lock: it has one slot. Its methods
 // may be called concurrently, by goroutines of one bubble of [testing/synctest] at a time.
 type Slots struct {
-	// Limit returns how many slots there are, and 0 if there is no limit. If it is nil, there is one.
-	// It is set before the first call, and Slots are locked when they call it.
+	// Limit returns how many slots there are now, and 0 if there is no limit. If it is nil, there is
+	// one. It is set before the first call, and Slots are locked when they call it.
 	Limit func() int
 
 	mu    sync.Mutex // never held for long
@@ -28,7 +28,7 @@ func (s *Slots) Acquire(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	if s.take() {
+	if len(s.waiting) == 0 && s.take() {
 		s.mu.Unlock()
 		return nil
 	}
@@ -50,7 +50,7 @@ func (s *Slots) Acquire(ctx context.Context) error {
 func (s *Slots) TryAcquire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.take()
+	return len(s.waiting) == 0 && s.take()
 }
 
 // take takes a slot if one is free, and reports whether it has. Slots are locked.
@@ -83,12 +83,11 @@ func (s *Slots) leave(turn chan struct{}) {
 func (s *Slots) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.waiting) == 0 {
-		s.taken--
-		return
+	s.taken--
+	for len(s.waiting) > 0 && s.take() { // several if there are more slots now, or none if there are fewer
+		close(s.waiting[0])
+		s.waiting = s.waiting[1:]
 	}
-	close(s.waiting[0])
-	s.waiting = s.waiting[1:]
 }
 
 // Wanted reports whether a caller waits for a slot.

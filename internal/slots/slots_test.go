@@ -55,6 +55,36 @@ func TestSlotsGoInTheSequenceOfArrival(t *testing.T) {
 	}
 }
 
+func TestSlotsFollowTheirLimit(t *testing.T) {
+	for _, row := range []struct {
+		limit int // after 4 callers have come while there were 2 slots
+		at    [5]time.Duration
+	}{
+		{1, [5]time.Duration{0, 0, 1, 2, 3}},
+		{3, [5]time.Duration{0, 0, 1, 1, 1}},
+		{0, [5]time.Duration{0, 0, 1, 1, 1}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			limit := 2
+			s, began := &Slots{Limit: func() int { return limit }}, time.Now()
+			var at [5]time.Duration
+			var ended [5]chan error
+			for i := range at {
+				if i == 4 {
+					limit = row.limit
+				}
+				ended[i] = visit(t.Context(), s, func() { at[i] = time.Since(began) / time.Second })
+			}
+			for i := range ended {
+				<-ended[i]
+			}
+			if at != row.at {
+				t.Errorf("with %d slots in place of 2, callers had one after %v, want %v seconds", row.limit, at, row.at)
+			}
+		})
+	}
+}
+
 func TestACallerMayLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Slots
