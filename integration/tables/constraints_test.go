@@ -110,7 +110,7 @@ func TestTablesWithoutAPromiseAreRefused(t *testing.T) {
 						t.Errorf("after %s, %s returned %v, want an error that says %q", a.by, call, err, a.want)
 					}
 				}
-				statement := regexp.MustCompile(`(CREATE|ALTER|DROP) .*`).FindString(order.Error())
+				statement := regexp.MustCompile(`(CREATE|ALTER|DROP) .*`).FindString(fmt.Sprint(order))
 				switch err := store().Migrate(t.Context()); {
 				case err == nil || !strings.Contains(err.Error(), a.want):
 					t.Errorf("after %s, Migrate returned %v", a.by, err)
