@@ -179,4 +179,11 @@ func TestOpenAPIIsServedWithTheLimitsOfOptions(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("lines that options change, wanted (-) and served (+):\n%s", diff)
 	}
+	all := get(NewWithOptions(new(MemStore), &Options{PageSize: 7, MaxPageSize: 20, Orders: new(MemStore),
+		Scope: func(*http.Request) string { return "" }}), "/openapi.json").body // where it is written anew
+	for text, want := range map[string]int{`"default": 7`: 2, `"default": 50`: 0, `"maximum": 20`: 4, `"maximum": 500`: 0} {
+		if n := strings.Count(all, text); n != want {
+			t.Errorf("with orders that are read back, %s is served %d times, want %d", text, n, want)
+		}
+	}
 }

@@ -245,6 +245,10 @@ func (s *service) listOrders(w http.ResponseWriter, r *http.Request) {
 	var orders []Resource
 	var err error
 	switch scope := s.opts.Scope(r); {
+	case scope == "" && q.key != "": // an empty page would say that there is no order
+		s.writeProblem(w, r, invalidQuery, "The query is not valid for this list.",
+			Fault{Detail: "Without an account, no order is found by its key.", Parameter: keyParameter})
+		return
 	case scope == "": // they would be those of everybody who has signed in nowhere
 	case q.key != "":
 		var order Resource

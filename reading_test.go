@@ -93,13 +93,15 @@ func TestLocationIsWhereTheOrderIs(t *testing.T) {
 // A reader is asked for the scope of the request, never for nobody's or for an ID that no order has.
 func TestWhatAReaderIsAsked(t *testing.T) {
 	for target, want := range map[string]string{
-		"/v1/orders":                             `"ann" "" "" ""`,
-		"/v1/orders?limit=1":                     `"ann" "" "" ""`,
-		"/v1/orders?idempotency_key=%22a%20b%22": `"ann" "" "" "a b"`,
-		"/v1/orders/a%2Fb":                       `"ann" "a/b" "" ""`,
-		"/v1/orders/%00":                         "",
-		"/v1/orders/" + strings.Repeat("i", 256): "",
+		"/v1/orders":                                               `"ann" "" "" ""`,
+		"/v1/orders?limit=1":                                       `"ann" "" "" ""`,
+		"/v1/orders?idempotency_key=%22a%20b%22":                   `"ann" "" "" "a b"`,
+		"/v1/orders?idempotency_key=k&limit=1":                     "",
+		"/v1/orders/a%2Fb":                                         `"ann" "a/b" "" ""`,
+		"/v1/orders/%00":                                           "",
+		"/v1/orders/" + strings.Repeat("i", 256):                   "",
 		"/v1/orders?limit=1&after=" + ordersList.encodeCursor("x"): `"ann" "" "x" ""`,
+		"/v1/orders?idempotency_key=k&after=" + ordersList.encodeCursor("x"): "",
 	} {
 		for scope, want := range map[string]string{"ann": want, "": ""} {
 			asked := ""

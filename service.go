@@ -153,8 +153,8 @@ type Options struct {
 
 	// Orders, if it is not nil, serves GET /v1/orders and GET /v1/orders/{order_id}: the orders of the
 	// scope of the request, to nobody else. Scope must be set, too. Orders of the scope "" are
-	// nobody's: who has it gets an empty list and 404. Of any other scope, a 201 has a Location. Responses
-	// are never shared, whatever Shared and ListMaxAge say.
+	// nobody's: who has it gets an empty list, 404, and 400 for a key. Of any other scope, a 201 has a
+	// Location. Responses are never shared, whatever Shared and ListMaxAge say.
 	//
 	// A [MemStore] is an OrderReader. Whatever decides what POST /v1/orders creates should decide what
 	// is read, too: a wrapper that embeds a store and has a CreateOrder of its own still has the readers
