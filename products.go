@@ -17,6 +17,9 @@ import (
 func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("product_id")
 	if checkID(id) != nil { // no product has such an ID
+		if r.Header["Cache-Control"] != nil {
+			w.Header()["Cache-Status"] = []string{"storefront"} // neither the memory nor the store was asked
+		}
 		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
 		return
 	}

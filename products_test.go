@@ -61,6 +61,13 @@ func TestEmptyCredentialsBypassTheMemory(t *testing.T) {
 	}
 }
 
+func TestAnIDThatNoProductHasIsLookedForNowhere(t *testing.T) {
+	r := get(New(newCacheableStore()), "/v1/products/%00", "Cache-Control: max-age=60")
+	if got := r.header.Get("Cache-Status"); r.status != 404 || got != "storefront" {
+		t.Errorf("status %d, Cache-Status %s, want 404 and that neither memory nor store was asked", r.status, got)
+	}
+}
+
 func TestARequestThatJoinsACallSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newShelf(nil, taking(50*time.Second))
