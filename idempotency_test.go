@@ -20,7 +20,7 @@ func keyRecorder() (http.Handler, *[]IdempotencyKey) {
 		*keys = append(*keys, key)
 		return order, nil
 	}
-	return New(&stubStore{createOrder: create}), keys
+	return NewWithOptions(&stubStore{createOrder: create}, &Options{OrderFields: true}), keys
 }
 
 // postWithKeyLines sends an order with these lines of Idempotency-Key, to the
@@ -42,6 +42,7 @@ func TestFingerprintIsFrozen(t *testing.T) {
 		{`{"item":"teapot","qty":2}`, "3903ffcff8da5f1d5e2f991405736371419170ce556f44078e66b0de15c3ef1e"},
 		{`{"item":"caf\u00e9 \ud83d\ude00","qty":9007199254740991}`,
 			"c3de341ac8c498e6e76439bddcda1bb5ab202e3a517b10192cb0cadadcaaf48e"},
+		{`{"item":"teapot","qty":2,"fields":{"a":1}}`, "2afe64e687ad63015bbcf604be05e32024d38b016534a5cb52597b8ab5bf02dd"},
 	} {
 		h, keys := keyRecorder()
 		postOrder(h, "k", test.body)

@@ -22,8 +22,9 @@ const account = "X-Account"
 // serve serves a store, and logs nothing.
 func serve(store storefront.Store) http.Handler {
 	return storefront.NewWithOptions(store, &storefront.Options{
-		Logger: slog.New(slog.DiscardHandler),
-		Scope:  func(r *http.Request) string { return r.Header.Get(account) },
+		Logger:      slog.New(slog.DiscardHandler),
+		Scope:       func(r *http.Request) string { return r.Header.Get(account) },
+		OrderFields: true,
 	})
 }
 
