@@ -567,7 +567,7 @@ func allowOrigin(origin string, next http.Handler) http.Handler {
 		if r.Header.Get("Origin") == origin {
 			h.Set("Access-Control-Allow-Origin", origin)
 			h.Set("Access-Control-Expose-Headers",
-				"Age, Allow, Cache-Status, ETag, Idempotent-Replayed, Link, Retry-After")
+				"Age, Allow, Cache-Status, Date, ETag, Idempotent-Replayed, Link, Location, Retry-After")
 			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 				h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
 				h.Set("Access-Control-Allow-Headers",
