@@ -25,8 +25,8 @@ import (
 // Errors returned by a [Store]. The service matches them with [errors.Is], so a
 // Store may wrap them.
 var (
-	// ErrNotFound is returned by GetProduct when there is no such product. The
-	// service answers 404 Not Found.
+	// ErrNotFound is returned by GetProduct when there is no such product, and by an OrderReader when
+	// there is no such order. The service answers 404 Not Found, or an empty page if a key was asked for.
 	ErrNotFound = errors.New("storefront: not found")
 	// ErrKeyReused is returned by CreateOrder when the key has been used with
 	// another fingerprint. The service answers 422 Unprocessable Content.
@@ -422,9 +422,9 @@ type MemStore struct {
 	// Accept, if it is not nil, is called for an order that is about to be created, and never for a
 	// replay. If it returns an error, such as a *[Refusal], that is what CreateOrder returns, and
 	// there is no order; if it returns nil, there is one. Calls come one at a time, so it must be
-	// quick: other calls of CreateOrder wait in a queue until their contexts are done. Accept may
-	// use the collections, but neither CreateOrder nor Orders, which would wait for it. If it
-	// panics, there is no order. It must not be changed after first use.
+	// quick: other calls of CreateOrder, and reads of orders, wait in a queue until their contexts
+	// are done. Accept may use the collections, but no method that creates or returns orders, as
+	// that would wait for it. If it panics, there is no order. It must not be changed after first use.
 	Accept func(ctx context.Context, key IdempotencyKey, order Order) error
 
 	lock slots.Slots // of the fields below
