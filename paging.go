@@ -67,10 +67,9 @@ func (s *service) parsePageQuery(raw string, l listKind, position string, fallba
 		switch {
 		case params[0].given || params[1].given:
 			wrong = "A key is looked for without limit and after."
-		case !strings.HasPrefix(key.value, `"`) && strings.Contains(key.value, " "):
-			wrong = "A key with a space in it must be in double quotes; a + in it is written %2B."
-		case strings.Contains(raw, "+"): // if it was meant as one, no order would have a key with a space
-			wrong = "In a key, a space is written %20, and a + %2B."
+		case strings.Contains(raw, "+"), // a space, but whoever wrote it may have meant a +
+			!strings.HasPrefix(key.value, `"`) && strings.Contains(key.value, " "):
+			wrong = "In a key, a + is written %2B, and a space %20, with double quotes around the key."
 		}
 		if wrong != "" {
 			faults = append(faults, Fault{Detail: wrong, Parameter: keyParameter})

@@ -15,17 +15,9 @@ import (
 
 // getProduct serves GET /v1/products/{product_id}.
 func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
-	id := r.PathValue("product_id")
-	if checkID(id) != nil { // no product has such an ID
-		if r.Header["Cache-Control"] != nil {
-			w.Header()["Cache-Status"] = []string{"storefront"} // neither the memory nor the store was asked
-		}
-		s.writeProblem(w, r, productNotFound, "There is no product with this ID.")
-		return
-	}
-	answer, err := s.findProduct(r, id)
-	if status := s.cacheStatus(&answer, err); status != "" {
-		w.Header()["Cache-Status"] = []string{status}
+	answer, err := s.findProduct(r, r.PathValue("product_id"))
+	if r.Header["Cache-Control"] != nil {
+		w.Header()["Cache-Status"] = []string{s.cacheStatus(&answer)}
 	}
 	if err != nil {
 		s.productFailed(w, r, err)
@@ -50,8 +42,11 @@ func (s *service) getProduct(w http.ResponseWriter, r *http.Request) {
 // findProduct returns the product with this ID, from memory if the request's Cache-Control allows
 // it. A request without Cache-Control has nothing to do with the memory.
 func (s *service) findProduct(r *http.Request, id string) (answer agecache.Answer[Resource], err error) {
-	lines, ok := r.Header["Cache-Control"]
-	if !ok {
+	lines := r.Header["Cache-Control"]
+	switch {
+	case checkID(id) != nil: // no product has such an ID
+		return answer, ErrNotFound
+	case lines == nil:
 		answer.Value, err = s.store.GetProduct(r.Context(), id)
 		return answer, err
 	}
@@ -87,12 +82,9 @@ func (s *service) bypassesMemory(r *http.Request) bool {
 	return !s.opts.Shared && s.opts.Scope == nil && slices.ContainsFunc(s.bypassHeaders, differs)
 }
 
-// cacheStatus returns the Cache-Status (RFC 9211) of the response to a request for which
-// findProduct returned answer and err, or "" if the request has no Cache-Control.
-func (s *service) cacheStatus(answer *agecache.Answer[Resource], err error) string {
+// cacheStatus returns the Cache-Status (RFC 9211) of a response for which findProduct returned answer.
+func (s *service) cacheStatus(answer *agecache.Answer[Resource]) string {
 	switch {
-	case err == agecache.ErrNotCached:
-		return "storefront"
 	case answer.Forwarded != "" && answer.Collapsed:
 		return "storefront; fwd=" + string(answer.Forwarded) + "; collapsed"
 	case answer.Forwarded != "":
@@ -100,7 +92,7 @@ func (s *service) cacheStatus(answer *agecache.Answer[Resource], err error) stri
 	case !answer.Began.IsZero():
 		return "storefront; hit; ttl=" + strconv.FormatInt(int64((s.opts.MaxAge-answer.Age)/time.Second), 10)
 	}
-	return ""
+	return "storefront" // neither memory nor store was asked
 }
 
 // productFailed answers a request for a product that findProduct did not return.
