@@ -43,7 +43,7 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 		switch {
 		case err != nil:
 			return err
-		case before.UnixMilli() > now-storefront.KeyLifetime.Milliseconds():
+		case before.Truncate(time.Millisecond).After(time.UnixMilli(now).Add(-storefront.KeyLifetime)):
 			return fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v",
 				before.Format(time.RFC3339), storefront.KeyLifetime)
 		}
@@ -53,8 +53,11 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 	if err != nil {
 		return 0, err
 	}
-	before = before.Add(-time.Duration(max(0, keep)) * time.Millisecond)
-	n, err := s.forgetSince(ctx, time.UnixMilli(last), before)
+	if before.Before(time.Unix(0, 0)) { // its milliseconds may be too many
+		before = time.Unix(0, 0)
+	}
+	before = time.UnixMilli(max(0, before.UnixMilli()-max(0, keep))) // a Duration ends after 292 years
+	n, err := s.forgetSince(ctx, time.UnixMilli(max(0, last)), before)
 	s.stats.add(&s.stats.Forgotten, n)
 	if err == nil {
 		_, err = s.exec(ctx, func(st *statements) string {

@@ -235,6 +235,61 @@ func TestForgetKeysForgetsAllByThousands(t *testing.T) {
 	})
 }
 
+// The program may give any time, and an operator write any numbers: no key is forgotten before its time.
+func TestForgetKeysOfAnyNumbers(t *testing.T) {
+	const most, least = 1<<63 - 1, -1 << 63
+	due := time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC) // of the year 2000, in the bubble
+	epoch := time.Unix(0, 0)
+	for _, row := range []struct {
+		before     time.Time
+		last, keep int64 // of storefront_schema
+		want       time.Time
+		from       time.Time // the zero Time: ForgetKeys fails
+	}{
+		{due, 0, 0, due, epoch},
+		{due, 0, -1, due, epoch},
+		{due, 0, least, due, epoch},
+		{due, 0, time.Hour.Milliseconds(), due.Add(-time.Hour), epoch},
+		{due, 0, 9_999_999_999_999, epoch, epoch}, // more nanoseconds than a Duration has
+		{due, 0, 1e13, epoch, epoch},
+		{due, 0, most, epoch, epoch},
+		{due, least/1000 - 1, 0, due, epoch}, // too early for microseconds
+		{due, most, 0, due, due},
+		{due, most, most, epoch, epoch},
+		{time.Time{}, 0, 0, epoch, epoch},
+		{time.Time{}, 0, most, epoch, epoch},
+		{time.Unix(most, 0), 0, 0, epoch, epoch},              // a Time has as many, but not since 1970
+		{time.Unix(least/1000-1, 0), 0, 0, epoch, epoch},      // too early for milliseconds
+		{time.Unix(most/1000+1, 0), 0, 0, epoch, time.Time{}}, // too late for them
+		{time.Unix(most-62135596800, 0), 0, most, epoch, time.Time{}},
+	} {
+		onEach(t, func(t *testing.T, engine engine) {
+			f := newFakeDB(engine)
+			f.server.says["KEPT"] = []driver.Value{int64(1), row.last, row.keep}
+			from, got := "", make(map[any]bool)
+			f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
+				switch kind := kindOf(query); kind {
+				case "DUE KEYS", "FORGOTTEN":
+					got[args[0]] = true
+					if id, ok := args[1].(string); ok {
+						from = id
+					}
+				}
+				return nil, errPassOn
+			}
+			_, err := sqlstore.New(open(t, f), nil).ForgetKeys(t.Context(), row.before)
+			if row.from.IsZero() {
+				if err == nil || len(got) > 0 {
+					t.Errorf("before %v, ForgetKeys returned %v, and forgot what is before %v", row.before, err, got)
+				}
+			} else if err != nil || len(got) != 1 || !got[row.want.UnixMilli()] ||
+				from != orderid.First(row.from.Add(-time.Hour)) {
+				t.Errorf("%+v: ForgetKeys returned %v, and forgot what is before %v, from %s on", row, err, got, from)
+			}
+		})
+	}
+}
+
 // Orders find the one lock of SQLite free for as long as keys were forgotten, and its callers
 // need not wait for that.
 func TestForgetKeysLeavesTimeToOrdersOnSQLite(t *testing.T) {
