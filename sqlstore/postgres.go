@@ -128,17 +128,6 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn, _ *Options, version s
 	if err != nil {
 		return nil, err
 	}
-	// If the server sends bytes in a text form that the driver does not decode, a key is not
-	// the key that was stored.
-	var backslash []byte
-	err = conn.QueryRowContext(ctx, `SELECT decode('5c', 'hex')`).Scan(&backslash)
-	if err != nil && (transient(err) || ctx.Err() != nil) {
-		return nil, err
-	}
-	if err != nil || !bytes.Equal(backslash, []byte(`\`)) {
-		return nil, fmt.Errorf("sqlstore: a byte comes back as %q (%v): "+
-			"a driver that reads text needs bytea_output = hex", backslash, err)
-	}
 	// Some that speak its SQL have no such function, and not every role may call it.
 	emits := false
 	err = conn.QueryRowContext(ctx, `SELECT coalesce(bool_and(has_function_privilege(oid, 'EXECUTE')), false)
@@ -191,6 +180,17 @@ func postgreSQLSettings(ctx context.Context, conn *sql.Conn) (string, error) {
 			return "", fmt.Errorf("sqlstore: with %s = %s, some texts would be refused, or stored as "+
 				"others; it must be UTF8", is.name, is.encoding)
 		}
+	}
+	// If the server sends bytes in a text form that the driver does not decode, a key is not
+	// the key that was stored.
+	var backslash []byte
+	err = conn.QueryRowContext(ctx, `SELECT decode('5c', 'hex')`).Scan(&backslash)
+	if err != nil && (transient(err) || ctx.Err() != nil) {
+		return "", err
+	}
+	if err != nil || !bytes.Equal(backslash, []byte(`\`)) {
+		return "", fmt.Errorf("sqlstore: a byte comes back as %q (%v): "+
+			"a driver that reads text needs bytea_output = hex", backslash, err)
 	}
 	return schema.String, nil
 }

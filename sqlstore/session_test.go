@@ -153,16 +153,18 @@ func TestStandbyAnswersReads(t *testing.T) {
 // The server may get other settings while the store is in use, which new connections have, and some of
 // which, such as those of replication, old ones have, too: a Check looks at them.
 func TestNewConnectionsAreLookedAt(t *testing.T) {
-	for engine, test := range map[engine]struct {
-		kind string
-		says []driver.Value
-		want string // in the error
+	for _, test := range []struct {
+		engine engine
+		kind   string
+		says   row
+		want   string // in the error
 	}{
-		postgres: {"SCHEMA", []driver.Value{"public", "UTF8", "UTF8", "replica"}, "session_replication_role"},
-		mysql:    {"LIMIT", []driver.Value{"1", int64(0)}, "sql_select_limit"},
+		{postgres, "SCHEMA", row{"public", "UTF8", "UTF8", "replica"}, "session_replication_role"},
+		{postgres, "BYTES", row{[]byte(`\\`)}, "bytea_output"},
+		{mysql, "LIMIT", row{"1", int64(0)}, "sql_select_limit"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFakeDB(engine)
+		inBubble(t, test.want, func(t *testing.T) {
+			f := newFakeDB(test.engine)
 			db := open(t, f)
 			store := sqlstore.New(db, nil)
 			said := f.server.says[test.kind]
@@ -189,7 +191,7 @@ func TestNewConnectionsAreLookedAt(t *testing.T) {
 				_, create := store.CreateOrder(t.Context(), key, order)
 				if err := errors.Join(check, create); (err != nil) != step.refused || (list != nil) != step.refused ||
 					err != nil && !strings.Contains(err.Error(), test.want) {
-					t.Errorf("%v: %s, calls returned %v, %v", engine, step.when, err, list)
+					t.Errorf("%s, calls returned %v, %v", step.when, err, list)
 				}
 			}
 		})
