@@ -139,8 +139,16 @@ func detectPostgreSQL(ctx context.Context, conn *sql.Conn, _ *Options, version s
 }
 
 func (e *postgreSQL) look(ctx context.Context, conn *sql.Conn) error {
-	_, err := postgreSQLSettings(ctx, conn)
-	return err
+	schema, err := postgreSQLSettings(ctx, conn)
+	if err != nil {
+		return err
+	}
+	name := func(quoted string) string { return strings.Trim(quoted, `"`) } // quote_all_identifiers may be new
+	if was := strings.TrimSuffix(e.prefix, "."); name(schema) != name(was) {
+		return fmt.Errorf("sqlstore: the first schema of search_path is %s now and was %s: set it back, or start "+
+			"the program anew", schema, was)
+	}
+	return nil
 }
 
 // postgreSQLSettings returns the schema for the tables, or an error if a setting of the connection would
