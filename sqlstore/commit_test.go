@@ -475,7 +475,7 @@ func TestAnswerToAnotherStatementIsALostConnection(t *testing.T) {
 		f := newFakeDB(engine)
 		f.server.addOrder(key, order)
 		f.server.addResource(kettle)
-		f.server.says["INDEX"], f.server.says["ORDERS"] = "ready", rowOf(order, "ada")
+		f.server.says["INDEX"], f.server.says["ORDERS"] = "ready", rowOf(order, "ada", "k")
 		kind, wrong := "", row(nil) // the statement that gets this answer, once
 		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 			if kindOf(query) != kind {
@@ -509,12 +509,13 @@ func TestAnswerToAnotherStatementIsALostConnection(t *testing.T) {
 			{"REPLAY", row{"ord_x", "", int64(1), "", int64(0), []byte{}, theirs}, create(key, "ord_2"), order.ID},
 			{"READ", row{[]byte("a"), `{"id":"a"}`}, product, `{"id":"kettle"}`},
 			{"READ", row{[]byte("a"), `{"id":"a"}`}, users, `[{"id":"kettle"}]`},
-			{"ORDERS", rowOf(order, "bob"), list, "[" + is + "]"},
-			{"ORDERS", rowOf(order, ""), list, "[" + is + "]"},
-			{"ORDERS", rowOf(later, "ada"), list, "[" + is + "]"},
-			{"ORDERS", rowOf(order, "bob"), get, is},
-			{"ORDERS", rowOf(later, "ada"), get, is},
-			{"ORDERS", rowOf(order, "bob"), byKey, is},
+			{"ORDERS", rowOf(order, "bob", "k"), list, "[" + is + "]"},
+			{"ORDERS", rowOf(order, "", "k"), list, "[" + is + "]"},
+			{"ORDERS", rowOf(later, "ada", "k"), list, "[" + is + "]"},
+			{"ORDERS", rowOf(order, "bob", "k"), get, is},
+			{"ORDERS", rowOf(later, "ada", "k"), get, is},
+			{"ORDERS", rowOf(order, "bob", "k"), byKey, is},
+			{"ORDERS", rowOf(later, "ada", "other"), byKey, is},
 			{"INSERT", row{theirs}, create(storefront.IdempotencyKey{Value: "new"}, "ord_new"), "ord_new"},
 		} {
 			if test.kind == "INSERT" && engine != postgres {
@@ -529,6 +530,29 @@ func TestAnswerToAnotherStatementIsALostConnection(t *testing.T) {
 			t.Error("no connection was given up")
 		}
 	})
+}
+
+// The answer to an INSERT of MySQL says how many rows it has inserted, and nothing else of them.
+func TestSharedInsertIsOfAllItsOrders(t *testing.T) {
+	for _, answer := range []struct{ orders, inserted int }{{4, 0}, {4, 3}, {4, 5}, {3, 0}, {3, 2}} {
+		inBubble(t, fmt.Sprint(answer), func(t *testing.T) {
+			f, met := newHeldDB(mysql), false
+			f.server.addOrder(storefront.IdempotencyKey{Value: "e"}, storefront.Order{ID: "ord_e"}) // of 4, 3 are inserted
+			f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
+				if met || kindOf(query) != "INSERT" || len(args) != 8*answer.orders {
+					return nil, errPassOn
+				}
+				met = true
+				return make([][]driver.Value, answer.inserted), nil
+			}
+			wg := create(t, inTime(open(t, f), nil), strings.Split("abcdefgh", "")...)
+			close(f.server.let)
+			wg.Wait()
+			if len(f.server.orders) != 8 || !met {
+				t.Errorf("8 calls have returned orders, of which the database has %d", len(f.server.orders))
+			}
+		})
+	}
 }
 
 // share calls CreateOrder with key, or a key that differs in its fingerprint.

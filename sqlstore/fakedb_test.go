@@ -224,7 +224,7 @@ var known = [][2]string{
 	{"SELECT id, CASE ", "DUE KEYS"}, {"SELECT key_hash, CASE ", "DUE KEYS"},
 	{"SELECT CASE WHEN i.indisvalid ", "INDEX"}, {"SELECT 'ready' FROM ", "INDEX"},
 	{"SELECT id FROM storefront_orders WHERE key_hash = ", "LAST"},
-	{"SELECT id, item, qty, fields, created_ms, scope FROM storefront_orders ", "ORDERS"},
+	{"SELECT id, item, qty, fields, created_ms, scope, key_hash FROM storefront_orders ", "ORDERS"},
 	{"CREATE INDEX ", "MAKE INDEX"}, {"DROP INDEX ", "DROP INDEX"}, {"SELECT 1", "PROBE"},
 }
 
@@ -339,8 +339,9 @@ func (s *server) order(hash, id string) *orderRow {
 type row = []driver.Value
 
 // rowOf returns the row of an order, as an OrderReader asks for it.
-func rowOf(o storefront.Order, scope string) row {
-	return row{o.ID, o.Item, o.Qty, string(o.Fields), o.CreatedAt.UnixMilli(), []byte(scope)}
+func rowOf(o storefront.Order, scope, key string) row {
+	hash := keyHash(storefront.IdempotencyKey{Scope: scope, Value: key})
+	return row{o.ID, o.Item, o.Qty, string(o.Fields), o.CreatedAt.UnixMilli(), []byte(scope), []byte(hash)}
 }
 
 // addResource makes r the resource that each read finds.

@@ -123,7 +123,7 @@ func (e *mySQL) insertMany(ctx context.Context, c *session, proposals []*proposa
 // errors, and ON DUPLICATE KEY UPDATE takes any unique column for the key.
 func (e *mySQL) insertFree(ctx context.Context, c *session, proposals []*proposal,
 	inserted map[[sha256.Size]byte]bool) error {
-	_, err := c.exec(ctx, e.insertion(len(proposals)), e.rowsOf(proposals)...)
+	n, err := c.exec(ctx, e.insertion(len(proposals)), e.rowsOf(proposals)...)
 	if classOf(err).IsDuplicate() {
 		var hashes []any
 		for _, p := range proposals {
@@ -142,7 +142,10 @@ func (e *mySQL) insertFree(ctx context.Context, c *session, proposals []*proposa
 		if len(proposals) == 0 {
 			return nil
 		}
-		_, err = c.exec(ctx, e.insertion(len(proposals)), e.rowsOf(proposals)...)
+		n, err = c.exec(ctx, e.insertion(len(proposals)), e.rowsOf(proposals)...)
+	}
+	if err == nil && n != int64(len(proposals)) {
+		err = errOfAnother
 	}
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func (o orderReader) GetOrder(ctx context.Context, scope, id string) (storefront
 	found, err := o.read(ctx, scope, 1, func(_ context.Context, c *session) (string, []any, error) {
 		st := c.database.sql()
 		return `WHERE id = ` + st.param(1) + ` AND scope = ` + st.param(2), []any{id, scopeColumn(scope)}, nil
-	}, func(found string) bool { return strings.TrimRight(found, " ") == strings.TrimRight(id, " ") })
+	}, func(found string, _ []byte) bool { return strings.TrimRight(found, " ") == strings.TrimRight(id, " ") })
 	if len(found) > 0 && found[0].ID() != id { // to MySQL, spaces at the end make no difference
 		found = nil
 	}
@@ -56,7 +56,7 @@ func (o orderReader) ListOrders(ctx context.Context, scope, after string, limit 
 			where, args = st.older, append(args, after)
 		}
 		return where, append(args, limit), o.store.lookForOrderIndex(ctx, c)
-	}, func(id string) bool { return after == "" || id < after })
+	}, func(id string, _ []byte) bool { return after == "" || id < after })
 }
 
 // GetOrderByKey implements [storefront.OrderReader].
@@ -65,26 +65,26 @@ func (o orderReader) GetOrderByKey(ctx context.Context, scope, key string) (stor
 	return only(o.read(ctx, scope, 1, func(_ context.Context, c *session) (string, []any, error) {
 		where, args := c.database.sql().ofKey(hash)
 		return where, args, nil
-	}, func(string) bool { return true }))
+	}, func(_ string, of []byte) bool { return bytes.Equal(of, hash[:]) }))
 }
 
-// read returns the orders that a condition selects, at most n. All must be of the scope, and their IDs must
-// be some that were asked for.
+// read returns the orders that a condition selects, at most n. All must be of the scope, and their IDs and the
+// hashes of their keys must be some that were asked for.
 func (o orderReader) read(ctx context.Context, scope string, n int,
-	where func(context.Context, *session) (string, []any, error), asked func(id string) bool) (
+	where func(context.Context, *session) (string, []any, error), asked func(id string, hash []byte) bool) (
 	[]storefront.Resource, error) {
 	var order storefront.Order
 	var ms int64
 	var fields sql.NullString
-	var of sql.RawBytes
+	var of, hash sql.RawBytes
 	column := scopeColumn(scope)
 	return o.store.read(ctx, n, func(ctx context.Context, c *session) (string, []any, error) {
 		condition, args, err := where(ctx, c)
 		st := c.database.sql()
-		return st.get + `id, item, qty, fields, created_ms, scope FROM ` + st.prefix + `storefront_orders ` +
+		return st.get + `id, item, qty, fields, created_ms, scope, key_hash FROM ` + st.prefix + `storefront_orders ` +
 			condition, args, err
-	}, []any{&order.ID, &order.Item, &order.Qty, &fields, &ms, &of}, func() (storefront.Resource, error) {
-		if !bytes.Equal(of, column) || !asked(order.ID) {
+	}, []any{&order.ID, &order.Item, &order.Qty, &fields, &ms, &of, &hash}, func() (storefront.Resource, error) {
+		if !bytes.Equal(of, column) || !asked(order.ID, hash) {
 			return storefront.Resource{}, errOfAnother
 		}
 		order.Fields, order.CreatedAt = storefront.Fields(fields.String), time.UnixMilli(ms).UTC()
