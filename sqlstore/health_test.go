@@ -217,6 +217,60 @@ func TestConnectionThatDatabaseSQLMayCloseIsLeftToIt(t *testing.T) {
 	}
 }
 
+// A driver that panics in a query leaves a lock of database/sql held, for which Close of the connection would
+// wait for ever. No call waits for the question whether the server is there: the log tells.
+func TestDriverThatPanicsHoldsUpNobody(t *testing.T) {
+	const tablets = "SHOW VITESS_TABLETS"
+	// The second query of a kind panics, and the first statement of another is not answered.
+	for kind, stops := range map[string]string{
+		"VERSION": "VERSION", "SERVER": "INSERT", tablets: "",
+	} {
+		inBubble(t, kind, func(t *testing.T) {
+			f, log, opts := newFakeDB(postgres), new(strings.Builder), sqlstore.Options{Timeout: timeout}
+			var mu sync.Mutex
+			seen := make(map[string]int)
+			see := func(is string) int {
+				mu.Lock()
+				defer mu.Unlock()
+				if seen[is]++; is == kind && seen[is] == 2 {
+					panic("a driver")
+				}
+				return seen[is]
+			}
+			f.server.meets = func(is string) fate {
+				if see(is) == 1 && is == stops {
+					return stuck // so that the store asks over another connection
+				}
+				return answered
+			}
+			if kind == tablets {
+				f = newVtgate(func(_ context.Context, query string, _ row) ([]row, error) {
+					if see(query); kindOf(query) == "INSERT" {
+						return nil, &mySQLError{1105, "Error 1105 (HY000): multi-db transaction attempted"}
+					}
+					return nil, errPassOn
+				})
+			}
+			db := sql.OpenDB(f)
+			opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+			call := propose(t, sqlstore.New(db, &opts), "kettle")
+			if kind == tablets {
+				if <-call.ended; call.panicked == nil {
+					t.Errorf("CreateOrder returned %v, %v", call.got, call.err)
+				}
+			} else if call.want(t, "ord_kettle"); strings.Count(log.String(), "has panicked") != 1 {
+				t.Errorf("the log has %s", log)
+			}
+			if n := db.Stats().InUse; n != 1 {
+				t.Errorf("%d connections are in use, want that of the query", n)
+			}
+			db.Close()
+			f.hangUp()
+			f.serving.Wait()
+		})
+	}
+}
+
 // The pool may lead to an older copy now, or the database may have been restored. The log tells that once,
 // and orders go on. Reads write nothing: a former primary answers them, but commits nothing.
 func TestLostOrderIsTold(t *testing.T) {

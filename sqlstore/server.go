@@ -46,9 +46,10 @@ func (s *Store) askServers(ctx context.Context, statement func(*statements) stri
 		if err != nil {
 			return append(names, s.busyServer(ctx, began, len(names))...)
 		}
-		defer conn.Close()
-		db, err := s.detect(ctx, conn)
-		if err != nil {
+		c := &connection{store: s, conn: conn}
+		defer c.release(nil)
+		var db *database
+		if c.call(func() { db, err = s.detect(ctx, conn) }); err != nil {
 			break
 		}
 		// Any answer shows that the server is there, unless it says that it is not the primary.
@@ -56,8 +57,8 @@ func (s *Store) askServers(ctx context.Context, statement func(*statements) stri
 		if ctx.Err() != nil || classOf(err) >= sqlerror.NotPrimary {
 			break
 		}
-		name, err := db.server(ctx, conn)
-		if err != nil {
+		var name string
+		if c.call(func() { name, err = db.server(ctx, conn) }); err != nil {
 			break
 		}
 		if names = append(names, name); wanted == "" {

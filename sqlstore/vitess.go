@@ -78,8 +78,9 @@ type vitessLink struct {
 func (l vitessLink) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	n, err := l.mySQLLink.exec(ctx, query, args...)
 	if err != nil && sqlerror.CrossesShards(err) {
-		if _, err := l.engine.readTablets(ctx, l.conn); err != nil {
-			return 0, err
+		var unknown error
+		if l.call(func() { _, unknown = l.engine.readTablets(ctx, l.conn) }); unknown != nil {
+			return 0, unknown
 		}
 		err = sqlerror.With(sqlerror.Conflict, err)
 	}
