@@ -12,10 +12,11 @@ import (
 //
 // The first Check looks at the tables, and commits a write. So does one that follows a failure of a
 // Check. Later ones look at the tables every 15 seconds, unless orders do. One that follows a failure
-// of an order, a restart of the server, or a change of PostgreSQL's standbys commits a write. Others
-// only ask the database whether it would take the write, so that probes of an idle shop fill no log.
-// After each Check, the store looks at the settings of its connections again: if the server has got
-// one that breaks a promise, neither Check nor an order succeeds.
+// of an order, a restart of the server, or a change of PostgreSQL's standbys commits a write. Others,
+// and all on SQLite, only ask the database whether it would take the write, so that probes of an idle
+// shop fill no log. On SQLite, they wait for the lock of the file, as an order does.
+// After each Check, the store looks at the settings of its connections again, and on SQLite in each, at
+// those of one: if one breaks a promise, neither Check nor an order succeeds.
 // It also looks for the last order that it has created, and logs an error if a database that takes writes does
 // not have it: that is an older copy, or a fail-over has lost orders. Orders go on.
 func (s *Store) Check(ctx context.Context) error {

@@ -306,6 +306,10 @@ func TestLostOrderIsTold(t *testing.T) {
 			}
 			fill(t, store, 5)
 			f.server.meets = nil
+			store.Check(t.Context()) // each looks, whether orders come or not
+			if told := strings.Contains(log.String(), order.ID); told != row.told {
+				t.Errorf("%s: after a Check, the log is %s", name, log)
+			}
 			for _, item := range []string{"a", "b"} {
 				create(t, store, item).Wait()
 				store.Check(t.Context()) // after which connections are looked at anew

@@ -201,6 +201,30 @@ func TestNewConnectionsAreLookedAt(t *testing.T) {
 	}
 }
 
+// On SQLite, Check looks for the orders, too, however often it is called: it puts off their own look.
+func TestCheckLooksAtSettingsOnSQLite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDB(sqlite)
+		store := sqlstore.New(open(t, f), nil)
+		right := f.server.says["PRAGMAS"]
+		for n, says := range []any{right, row{"shop.db", "wal", int64(0), int64(1)}, right} {
+			f.server.says["PRAGMAS"] = says
+			want := [...]string{"<nil>", "writable_schema", "<nil>"}[n]
+			var errs []error
+			for range 5 {
+				time.Sleep(4 * time.Second)
+				errs = append(errs, store.Check(t.Context()))
+			}
+			_, err := store.CreateOrder(t.Context(), key, order)
+			for _, err := range append(errs, err) {
+				if !strings.Contains(fmt.Sprint(err), want) {
+					t.Errorf("with the pragmas %v, a call returned %v", says, err)
+				}
+			}
+		}
+	})
+}
+
 // catalogOf returns what PostgreSQL says of the tables of orders and of the version, if these columns of orders
 // are unique.
 func catalogOf(unique ...string) (rows [][]driver.Value) {

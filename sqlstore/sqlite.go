@@ -151,11 +151,17 @@ func (e *sqlite) look(ctx context.Context, conn *sql.Conn) error {
 func (e *sqlite) server(context.Context, *sql.Conn) (string, error) { return "", nil }
 
 // open opens a link over any connection of the pool. Nothing ends a try early: a file does not fall silent.
+// The store looks at one connection in each Check, and when orders inspect the tables. Nobody else need wait.
 func (e *sqlite) open(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
 	if w != nil {
 		s.stats.add(&s.stats.Running, 1)
+		return ctx, &preparedLink{e, s, w}, nil
 	}
-	return ctx, &preparedLink{e, s, w}, nil
+	_, c, err := s.connection(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ctx, &preparedLink{e, s, nil}, c.close(nil)
 }
 
 // A preparedLink prepares each statement once per connection: SQLite parses and plans it anew otherwise,
