@@ -13,8 +13,9 @@ import (
 	"example.com/storefront/internal/orderid"
 )
 
-// keysPerStatement bounds how long ForgetKeys reads, and holds locks.
-const keysPerStatement = 1000
+// keysPerStatement bounds how long ForgetKeys reads, and holds locks. It keeps the parameters of a statement
+// below 1000, as rowsPerStatement does.
+const keysPerStatement = 900
 
 // ForgetKeys forgets the idempotency keys that the database recorded before a time, by its own clock (SQLite:
 // the machine's), whatever time their orders have. It returns how many, or fewer if a connection was lost.
@@ -23,7 +24,7 @@ const keysPerStatement = 1000
 //	store.ForgetKeys(ctx, time.Now().Add(-storefront.KeyLifetime-time.Hour))
 //
 // The hour allows for a program whose clock is ahead of the database's, and for an order that was committed
-// as much as Options.Timeout after its key was recorded. ForgetKeys forgets 1000 keys per transaction, oldest
+// as much as Options.Timeout after its key was recorded. ForgetKeys forgets 900 keys per transaction, oldest
 // first, and on SQLite, which has one writer at a time, it waits after each for as long as that took, so that
 // orders can go on. If it returns an error, some may be forgotten, and the next call goes on. It returns an
 // error and forgets nothing if before is less than [storefront.KeyLifetime] ago by the clock of the database.
