@@ -68,7 +68,8 @@ func New(pool *sql.DB, opts *Options) *DB {
 	return db
 }
 
-// Close ends the work in the background, and closes the pool. No goroutine is left.
+// Close ends the work in the background, and closes the pool. No goroutine is left, except on SQLite while
+// another process holds the lock of those who write: a statement may have left some that wait for it.
 func (db *DB) Close() error {
 	db.cancel()
 	db.background.Wait()
