@@ -49,6 +49,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -211,7 +212,8 @@ func open(name string, o Options, program *debug.BuildInfo) (*sql.DB, *sqliteFil
 	}
 	// SQLite waits for another writer in milliseconds, and does not notice meanwhile that a
 	// request's time is up; sqlstore tries again after it.
-	timeout := "busy_timeout(" + strconv.FormatInt(max(1, o.BusyTimeout.Milliseconds()), 10) + ")"
+	ms := min(max(1, o.BusyTimeout.Milliseconds()), math.MaxInt32)
+	timeout := "busy_timeout(" + strconv.FormatInt(ms, 10) + ")"
 	connector, err := connectorOf(path, timeout,
 		// Readers do not wait for the writer, nor the writer for them.
 		"journal_mode(WAL)",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -67,6 +68,20 @@ func TestSQLiteKeepsWhatItCommitted(t *testing.T) {
 			if err := conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
 				t.Errorf("%s is %s, %v; want %s", pragma, got, err, want)
 			}
+		}
+	}
+}
+
+// SQLite has 31 bits for the milliseconds, and takes more for none at all.
+func TestAnyBusyTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]int64{-1: 100, 1: 1, time.Minute: 60_000, math.MaxInt64: math.MaxInt32} {
+		name := filepath.Join(t.TempDir(), "shop.db")
+		db, _, err := open(name, withDefaults(&Options{BusyTimeout: timeout}), nil)
+		must.OK(t, err)
+		defer db.Close()
+		var got int64
+		if err := db.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&got); err != nil || got != want {
+			t.Errorf("with a BusyTimeout of %v, SQLite has %d, %v; want %d", timeout, got, err, want)
 		}
 	}
 }
