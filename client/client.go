@@ -218,6 +218,9 @@ func (c *Client) send(ctx context.Context, method, path, body string, most int64
 	began := time.Now()
 	res, err := c.http.Do(req)
 	if err != nil {
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			failed.URL, _, _ = strings.Cut(failed.URL, "?") // in which a key may be
+		}
 		return answer{err: err}
 	}
 	defer res.Body.Close()

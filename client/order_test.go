@@ -233,7 +233,7 @@ func TestOnTry(t *testing.T) {
 		shop, _ := newScript(lost, func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(3 * time.Second)
 			says(201, `{"id":"ord_1","item":"teapot","qty":2}`)(w, r)
-		}, says(404, "<html>"))
+		}, lost, says(404, "<html>"))
 		var tries []string
 		c := shopOf(t, shop, client.Options{
 			OnTry: func(ctx context.Context, try client.Try) {
@@ -255,7 +255,9 @@ func TestOnTry(t *testing.T) {
 		c.GetOrderByKey(t.Context(), "k")
 		want := []string{"POST /v1/orders 0 0s teapot signing in: there is no token now",
 			`POST /v1/orders 0 0s teapot Post "http://shop.test/base/v1/orders": unexpected EOF`,
-			"POST /v1/orders 201 3s teapot <nil>", "GET /v1/orders 404 0s none <nil>"}
+			"POST /v1/orders 201 3s teapot <nil>",
+			`GET /v1/orders 0 0s none Get "http://shop.test/base/v1/orders": unexpected EOF`, // without the key
+			"GET /v1/orders 404 0s none <nil>"}
 		if !slices.Equal(tries, want) {
 			t.Errorf("tries %q, want %q", tries, want)
 		}
