@@ -196,7 +196,9 @@ func (c *Client) order(ctx context.Context, draft *Draft, once bool, held func()
 		switch {
 		case last.repeatable(), last.status == http.StatusCreated && !last.coded():
 		case last.status/100 == 4 && ofService:
-			surely, changed := draft.refused(), changed(problem, false)
+			// The order that has the key may be what something on the way has made of this try.
+			surely := problem.Type != problemPrefix+"idempotency-key-reused" && draft.refused()
+			changed := changed(problem, false)
 			changes++
 			if cut = (changed || problem.Type == problemPrefix+"malformed-body") && changes < changedTries; cut {
 				break

@@ -30,6 +30,8 @@ func TestErrorSaysWhatToDoNext(t *testing.T) {
 		{"refused", answers{refusal}, "Refused"},
 		{"refused for good", slices.Repeat(answers{problem(400, "malformed-body")}, 4), "Refused"},
 		{"refused while another may be taken", answers{lost, refusal}, "Unknown"},
+		{"refused by the key, of which something on the way has made another order",
+			answers{problem(422, "idempotency-key-reused")}, "Unknown"},
 		{"refused after a header was lost", answers{problem(400, "idempotency-key-missing"), refusal}, "Refused"},
 		{"with another key, type, condition", answers{problem(400, "idempotency-key-invalid"),
 			problem(415, "unsupported-media-type"), problem(400, "malformed-body"),
