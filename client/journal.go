@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
@@ -454,6 +455,9 @@ func (j *Journal) openEntry(path string, flag int) (*Entry, error) {
 		if err = e.held(); err == nil {
 			err = j.read(e)
 		}
+		if err == nil && e.Draft != nil { // who wrote it may have been killed before it was on the disk
+			err = cmp.Or(fsync(f), syncDir(j.dir))
+		}
 		if err == nil {
 			return e, nil
 		}
@@ -601,7 +605,7 @@ func (e *Entry) append(r any) error {
 		_, err = e.file.Write(append(line, '\n'))
 	}
 	if err == nil {
-		err = e.file.Sync()
+		err = fsync(e.file)
 	}
 	if err == nil && size == 0 {
 		err = syncDir(filepath.Dir(e.file.Name()))
@@ -623,5 +627,8 @@ func syncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
-	return d.Sync()
+	return fsync(d)
 }
+
+// fsync returns when a file is on the disk. Tests set it.
+var fsync = (*os.File).Sync

@@ -131,6 +131,37 @@ func TestDraftIsOnTheDiskBeforeItIsSent(t *testing.T) {
 	}
 }
 
+// A process may be killed between writing and syncing, and the machine lose its power after what the next does.
+func TestWhatAnotherProcessWroteIsSynced(t *testing.T) {
+	dir, text := t.TempDir(), strings.TrimSpace(kept())
+	var synced []string
+	client.OnSync(t, func(path string) { synced = append(synced, path) })
+	check := func(when string) {
+		if entry := must.Get(filepath.Glob(filepath.Join(dir, "*")))(t); len(entry) != 1 ||
+			!slices.Contains(synced, entry[0]) || !slices.Contains(synced, dir) {
+			t.Errorf("when %s, of %q it has synced %q", when, entry, synced)
+		}
+	}
+	shop := &script{shop: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		check("it sends the draft")
+		says(201, `{"id":"ord_1","item":"teapot","qty":2}`)(w, r)
+	})}
+	written := []byte(`{"version":1,"shop":"http://shop.test/base","account":"","draft":` + text + "}\n")
+	for does, f := range map[string]func(*client.Journal) error{
+		"Put":    func(j *client.Journal) error { return j.Put(t.Context(), draftFrom(t, text)) },
+		"Order":  func(j *client.Journal) error { _, err := j.Order(t.Context(), draftFrom(t, text)); return err },
+		"Resume": func(j *client.Journal) error { return resumed(t, j) },
+	} {
+		journal := open(t, dir, shopOf(t, shop, client.Options{}))
+		must.OK(t, os.WriteFile(filepath.Join(dir, "G9AC6AD9518FDL9PRKRMUI0MTOJM8KBT.jsonl"), written, 0o600))
+		for range 2 { // the second time, Order and Resume find an order
+			synced = nil
+			must.OK(t, f(journal))
+			check(does + " returns")
+		}
+	}
+}
+
 func TestNothingIsSentThatCannotBeKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	shop, _ := newScript()
