@@ -132,9 +132,11 @@ func (j *Journal) take(ctx context.Context, draft *Draft, now bool) (*Entry, err
 }
 
 // Order keeps a draft, sends it as [Client.Order] does, and keeps its order. It waits while another
-// call or process sends the same draft, and returns the order that is kept if there is one. In the loop of
-// Resume that has yielded the draft, it returns an error, as Put and [Journal.Remove] do. A draft that was
+// call or process sends the same draft, and returns the order that is kept if there is one. A draft that was
 // refused is sent anew.
+//
+// In the loop of Resume, call [Entry.Remove]: Order, Put and [Journal.Remove] return an error for entry.Draft
+// there, and for another Draft of its key they wait until ctx is done.
 //
 // Call [Journal.Remove] when the program has kept the order, or wants the draft no more. Otherwise
 // Resume yields it again. An error that is none of Client.Order is one of the journal. If it comes

@@ -712,6 +712,11 @@ func TestEntryIsOfItsLoop(t *testing.T) {
 				t.Errorf("in the loop: %v", err)
 			}
 		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		if _, err := journal.Order(ended, draftFrom(t, text(t, entry.Draft))); !errors.Is(err, context.Canceled) {
+			t.Errorf("in the loop, another Draft of the key does not wait: %v", err)
+		}
 	}
 	if err := kept.Remove(); err == nil || len(files(t, dir)) != 1 {
 		t.Errorf("behind the loop, Remove returned %v and left the files %q", err, files(t, dir))
