@@ -2,10 +2,66 @@ package clients
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"example.com/storefront"
 )
+
+// Two calls send one draft, as two threads or a double click make them. The first is refused while the try of the
+// second is on its way, and takes it: then there is an order. In Bash, a draft is a journal's alone.
+func TestOneOfTwoCallsIsRefused(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		if l.name == "bash" {
+			return
+		}
+		shop := newFolderShop(t)
+		service := storefront.New(&shop.store)
+		var first, second, ended = make(chan bool), make(chan bool), make(chan bool)
+		var orders atomic.Int32
+		shop.answers(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/v1/users": // before the second call
+				<-first
+			case r.URL.Path == "/v2/widgets": // when the first has ended
+				close(ended)
+			case orders.Add(1) == 1:
+				close(first)
+				<-second
+				refused(w, r)
+				return
+			default:
+				close(second)
+				<-ended
+			}
+			service.ServeHTTP(w, r)
+		})
+		runProgram(t, l, shop.URL, "", map[string]string{
+			"javascript": `
+				import { Draft, Shop } from "./storefront.mjs";
+				const shop = new Shop(process.env.STOREFRONT_URL), draft = new Draft("teapot", 2);
+				const call = () => shop.order(draft).then((order) => order.item, (err) => err.name);
+				const one = call();
+				for await (const _ of shop.users());
+				const two = call(), said = [await one];
+				for await (const _ of shop.widgets());
+				said.push(await two);
+				if (String(said) !== "Unknown,teapot") console.log(said);`,
+			"python": `
+import os, storefront
+from concurrent.futures import ThreadPoolExecutor
+shop, draft = storefront.Shop(os.environ["STOREFRONT_URL"]), storefront.Draft("teapot", 2)
+with ThreadPoolExecutor() as threads:
+    one = threads.submit(shop.order, draft)
+    list(shop.users())
+    two = threads.submit(shop.order, draft)
+    said = one.exception()
+    list(shop.widgets())
+    if type(said) is not storefront.Unknown or two.result()["item"] != "teapot":
+        print(repr(said))`,
+		})
+	})
+}
 
 // What fails before a try is sent, such as to ask who signs in, is a try without an answer. A program is told of
 // each, and what it does then is no fault of an order's.

@@ -133,7 +133,7 @@ export class Draft {
     this.made = Date.now() / 1000;
     this.begun = this.made; // since when it may have been sent; 0: a clock was wrong, and nobody knows
     ordered(this);
-    untried.add(this);
+    tries.set(this, 0);
   }
 
   /** An error says that it is no draft, or that another version wrote it, which can go on with it.
@@ -198,9 +198,12 @@ function stale({ made, begun }) {
   return clock < begun + LIFETIME ? "" : `too old to be sent again: ${ASK}`;
 }
 
-/** Drafts of which it is known that no try may have created the order, or may still create it.
- * @type {WeakSet<Draft>} */
-const untried = new WeakSet();
+/** How many tries of a draft may have created the order, or may still create it. Of one that is not here, nobody
+ * knows.
+ * @type {WeakMap<Draft, number>} */
+const tries = new WeakMap();
+/** @param {Draft} draft @param {number} more */
+const count = (draft, more) => tries.set(draft, (tries.get(draft) ?? 1) + more);
 
 export class Shop {
   /** @param {string} url @param {Options} [options] */
@@ -239,7 +242,7 @@ export class Shop {
     const headers = { "Content-Type": "application/json", "Idempotency-Key": draft.key };
     /** @type {Answer | undefined} */
     let answer;
-    let cuts = 3, fresh = false, why;
+    let cuts = 3, why;
     const { made, begun } = draft;
     const doubt = async () => {
       if (draft.begun === 0) return;
@@ -249,7 +252,7 @@ export class Shop {
     const ready = async () => {
       await held();
       if (account !== (await this.signedIn())) throw new Unknown("another account has signed in", answer, draft);
-      fresh = untried.delete(draft);
+      count(draft, 1);
     };
     const blocked = () => new Blocked("something in front of the service changes requests", answer, draft);
     while (!(why = stale({ made, begun }))) {
@@ -259,12 +262,12 @@ export class Shop {
       const date = Date.parse(DATE.exec(answer.header("Date"))?.[0] ?? ""); // NaN is neither
       if (date < sent - 1000 * APART || date > Date.now() + 1000 * APART) await doubt();
       const refused = answer.refuses && answer.code !== "idempotency-key-reused";
-      if (refused && fresh) untried.add(draft);
+      if (refused) count(draft, -1);
       const changed = CHANGED.includes(answer.code);
       const cut = (changed || answer.code === "malformed-body") && cuts-- > 0; // on its way
       if (!answer.again && !cut) {
         if (changed) throw blocked();
-        if (refused && fresh) throw new Refused("refused", answer, draft);
+        if (refused && tries.get(draft) === 0) throw new Refused("refused", answer, draft);
         if (answer.refuses) throw new Unknown("refused, but the key may have an order", answer, draft);
         throw new Blocked("something in front of the service has answered", answer, draft);
       }
@@ -567,7 +570,7 @@ export class Journal {
         }
         if (kept.entry.order) return kept.entry.order;
         if (kept.entry.refused) {
-          untried.add(draft);
+          tries.set(draft, 0);
           await keep(); // it is open until the next answer
         }
         await stored(() => this.store.touch(key));

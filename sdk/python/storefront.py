@@ -93,7 +93,7 @@ class Draft:
                 raise ValueError(f"fields are an object, or the text of one in JSON: {err}") from err
             body = f'{body[:-1]}, "fields": {text}}}'
         self._set({"version": 1, "key": secrets.token_hex(16), "body": body, "made": time.time()})
-        self._open = False  # whether a try may have created the order, or may still create it
+        self._open = 0  # tries that may have created the order, or may still create it
 
     def to_json(self) -> str:
         return json.dumps(self._members())
@@ -107,7 +107,7 @@ class Draft:
     def _of(cls, stored: Any) -> Draft:
         draft = cls.__new__(cls)
         draft._set(stored)
-        draft._open = True  # nobody knows
+        draft._open = 1  # nobody knows
         return draft
 
     def _set(self, stored: Any) -> None:
@@ -155,6 +155,9 @@ class Draft:
         return ""
 
 
+_counting = threading.Lock()  # for _open of drafts, which may be sent by several threads and shops
+
+
 class Shop:
     """A storefront. Its methods may be called by several threads at once.
 
@@ -192,18 +195,17 @@ class Shop:
         cuts, answer = 3, None
 
         def ready() -> None:
-            nonlocal earlier
             held()
             if self._account() != account:
                 raise Unknown("another account has signed in", answer, draft)
-            earlier, draft._open = draft._open, True
+            with _counting:
+                draft._open += 1
 
         def end(kind: type[StorefrontError], why: str) -> StorefrontError:
             why += f"; {WRONG_CLOCK}" if draft._doubted and kind is not Refused else ""
             return kind(why, answer, draft)
 
         while not (why := draft._unsendable()):
-            earlier = draft._open
             headers = {"Content-Type": "application/json", "Idempotency-Key": draft.key}
             answer = self._send("POST", ORDERS, headers, ready, draft.body.encode())
             if answer.status == 201 and _is_order(answer.exact(), draft):
@@ -212,7 +214,8 @@ class Shop:
                 draft._doubted = True
                 mark()  # now, as the process may be killed
             if refused := answer.refuses and answer.code != "idempotency-key-reused":
-                draft._open = earlier
+                with _counting:
+                    draft._open -= 1
             changed = answer.changed("")
             cut = changed or answer.code == "malformed-body"  # which it may have become on its way
             cuts -= cut
@@ -437,7 +440,7 @@ class Journal:
                 if record.get("order"):
                     return record["order"]
                 if record.get("refused"):  # until it is sent again
-                    draft._open = False
+                    draft._open = 0
                     self._write(held, id, draft)
                 os.utime(path)  # others come first in pending
             try:
