@@ -131,7 +131,7 @@ func TestDraftIsOnTheDiskBeforeItIsSent(t *testing.T) {
 	}
 }
 
-// A process may be killed between writing and syncing, and the machine lose its power after what the next does.
+// A process may be killed between writing and syncing, and the power fail after what the next one does.
 func TestWhatAnotherProcessWroteIsSynced(t *testing.T) {
 	dir, text := t.TempDir(), strings.TrimSpace(kept())
 	var synced []string

@@ -8,8 +8,8 @@ import (
 	"example.com/storefront"
 )
 
-// Two calls send one draft, as two threads or a double click make them. The first is refused while the try of the
-// second is on its way, and takes it: then there is an order. In Bash, a draft is a journal's alone.
+// Two calls send one draft, as two threads or a double click make them. The first is refused while the try of
+// the second is on its way, which then creates the order. In Bash, a draft is a journal's alone.
 func TestOneOfTwoCallsIsRefused(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {
 		if l.name == "bash" {
