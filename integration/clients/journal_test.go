@@ -29,18 +29,20 @@ type moment struct {
 
 // Each of 2 orders is created once, and the client learns which it is, whenever it is killed.
 func TestJournalOutlivesItsProcess(t *testing.T) {
-	moments := []moment{{}, {request: 2}, {step: 2}, {step: 3}, {step: 5}}
+	// What it does, started again, before its first request: what was found may not be on the disk.
+	moments := map[moment]string{{}: "", {request: 2}: "flush\nflush\n", {step: 2}: steps, {step: 3}: "flush\n",
+		{step: 5}: "flush\n", {step: 6}: "flush\n" + steps}
 	inLanguages(t, func(t *testing.T, l language) {
-		for _, m := range moments {
+		for m, then := range moments {
 			t.Run(fmt.Sprintf("%+v", m), func(t *testing.T) {
 				t.Parallel()
-				killAt(t, l, m)
+				killAt(t, l, m, then)
 			})
 		}
 	})
 }
 
-func killAt(t *testing.T, l language, m moment) {
+func killAt(t *testing.T, l language, m moment, then string) {
 	var store storefront.MemStore
 	service := storefront.New(&store)
 	dir := t.TempDir()
@@ -51,12 +53,16 @@ func killAt(t *testing.T, l language, m moment) {
 	}
 	var first atomic.Pointer[runner] // the one that is killed
 	var sent atomic.Int64
+	var again atomic.Pointer[string] // what has to be done at the first request of the next
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		requests := int(sent.Add(1))
 		if m.step == 0 && (m.request == 0 || requests <= m.request) {
 			if got, want := done(), l.opening+strings.Repeat(steps, 2*requests-1); got != want {
 				t.Errorf("before order %d is sent, the journal has done %q, want %q", requests, got, want)
 			}
+		}
+		if want := again.Swap(nil); want != nil && done() != *want {
+			t.Errorf("started again, before it sends, the journal has done %q, want %q", done(), *want)
 		}
 		if requests != m.request {
 			service.ServeHTTP(w, req)
@@ -99,6 +105,7 @@ func killAt(t *testing.T, l language, m moment) {
 		}
 	}
 
+	again.Store(new(done() + l.opening + then))
 	r = l.start(t, server.URL, env...)
 	want := []string(nil)
 	if m.request > 0 || m.step >= 3 && m.step <= 5 { // between the draft's rename and the order's

@@ -101,6 +101,8 @@ _storefront_order() {
 	if [[ -e $file || -L $file ]]; then
 		_storefront_load
 		[[ ! $asked ]] || _storefront_same . "$asked" "$body" || _storefront_fail 2 "$name is another order: $body"
+		# Who wrote it may have been killed before it was on the disk.
+		sync -- "${file%/*}" "${file%/*}/.." || _storefront_fail 1 "the journal cannot be synced"
 		case $state in
 		order) _storefront_kept && exit || exit 1 ;;
 		refused) open=0 && _storefront_write ;; # it is open until the next answer

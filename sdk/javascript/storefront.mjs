@@ -568,8 +568,10 @@ export class Journal {
         if (asked && canonical(ordered(draft)) !== canonical(ordered(asked))) {
           throw new RangeError(`${name} is another order: ${draft.body}`);
         }
-        if (kept.entry.order) return kept.entry.order;
-        if (kept.entry.refused) {
+        await stored(() => this.store.flush()); // who wrote it may have been killed before that
+        const { order, refused } = kept.entry;
+        if (order) return order;
+        if (refused) {
           tries.set(draft, 0);
           await keep(); // it is open until the next answer
         }
@@ -701,6 +703,7 @@ export class Journal {
  * @property {(key: string) => Promise<{ text: string, tried: number } | undefined>} read
  * @property {(key: string, text: string) => Promise<void>} write returns when it is on the disk
  * @property {(key: string) => Promise<void>} remove
+ * @property {() => Promise<void>} flush returns when what was read is on the disk
  * @property {(key: string) => Promise<void>} touch says that a draft is tried
  * @property {(key: string, until: Until) => Promise<Lock>} lock
  * @property {() => void} close
@@ -752,6 +755,7 @@ async function openDatabase(name) {
       return text === undefined ? undefined : { text, tried: Math.random() };
     },
     write: async (key, text) => void (await run("readwrite", (drafts) => drafts.put(text, key))),
+    flush: async () => {},
     touch: async () => {},
     close() {
       opening?.then((database) => database.close(), () => {});
@@ -932,6 +936,7 @@ async function openFolder(folder, node) {
       await fs.rm(path(key), { force: true });
       await flush(folder);
     },
+    flush: () => flush(folder),
     touch: (key) => fs.utimes(path(key), new Date(), new Date()),
     close: () => {},
     async lock(key, { patience = 0, signal }) {

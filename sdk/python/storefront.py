@@ -437,6 +437,7 @@ class Journal:
                 record, _, draft = loaded
                 if asked and draft._sent != asked._sent:
                     raise ValueError(f"{name} is another order: {draft.body}")
+                _sync(self.folder)  # who wrote it may have been killed before that
                 if record.get("order"):
                     return record["order"]
                 if record.get("refused"):  # until it is sent again
