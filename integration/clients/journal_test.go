@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/must"
 )
 
 // steps are what a journal does before the first try of an order, and after its answer.
@@ -149,6 +150,37 @@ func TestJournalGoesOnAfterErrors(t *testing.T) {
 		}
 		if checkTries(t, s, true); len(s.store.Orders()) != 1 {
 			t.Errorf("there are %v", s.store.Orders())
+		}
+	})
+}
+
+// A draft that was refused is not sent any more once it is too old, or if a clock was wrong. That it has no
+// order is known for ever.
+func TestRefusalOutlivesItsDraft(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		shop.answers(problem(422, `order-refused","reason":"sold-out`))
+		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+		order(t, r, "teapot")
+		file := entryFile(dir, shop.URL, "", "teapot")
+		now := float64(time.Now().Unix())
+		for name, times := range map[string]map[string]any{
+			"too old":    {"made": now - 24*3600, "begun": now - 24*3600},
+			"from ahead": {"made": now + 7200, "begun": now + 7200},
+			"doubted":    {"begun": 0},
+		} {
+			entry := changedEntry(t, string(must.Get(os.ReadFile(file))(t)), times)
+			must.OK(t, os.WriteFile(file, []byte(entry), 0o600))
+			failed := order(t, r, "teapot")
+			if !strings.HasPrefix(failed, "Refused: ") || !strings.Contains(failed, "sold-out") {
+				t.Errorf("%s: it says %s", name, failed)
+			}
+			if got := string(must.Get(os.ReadFile(file))(t)); got != entry || len(pending(t, r)) > 0 {
+				t.Errorf("%s: the entry has become %s", name, got)
+			}
+		}
+		if n := shop.requests.Load(); n != 1 {
+			t.Errorf("it sends %d requests", n)
 		}
 	})
 }

@@ -83,8 +83,8 @@ storefront() (
 )
 
 _storefront_order() {
-	local name=$1 item=${2-} qty=${3-} fields=${4-} asked='' key body made begun state open=1 cuts=3 refused
-	local file line now end text='' doubted='' changed why
+	local name=$1 item=${2-} qty=${3-} fields=${4-} asked='' key body made begun open=1 cuts=3 refused
+	local file line now end text='' doubted='' changed why state=draft
 	_storefront_now end $patience
 	if (($# > 1)); then
 		[[ $qty =~ ^[1-9][0-9]{0,15}$ ]] && ((qty < 1 << 53)) || _storefront_fail 2 "$qty is no quantity"
@@ -104,8 +104,15 @@ _storefront_order() {
 		# Who wrote it may have been killed before it was on the disk.
 		sync -- "${file%/*}" "${file%/*}/.." || _storefront_fail 1 "the journal cannot be synced"
 		case $state in
-		order) _storefront_kept && exit || exit 1 ;;
-		refused) open=0 && _storefront_write ;; # it is open until the next answer
+		order) _storefront_kept order && exit || exit 1 ;;
+		refused)
+			if ! _storefront_sendable; then
+				answer=$(_storefront_kept refused)
+				_storefront_fail 3 "Refused: not sent again: $(_storefront_last)"
+			fi
+			open=0 state=draft
+			_storefront_write # it is open until the next answer
+			;;
 		esac
 		touch -c -- "$file" # others come first in pending
 	else
@@ -168,7 +175,7 @@ _storefront_sendable() {
 		TZ=UTC0 printf -v why 'the clock of this machine is wrong (%(%FT%TZ)T): set it, and call again' "$now"
 	elif ((begun && (made > begun ? made : begun) > now + ahead)); then
 		begun=0 text=''
-		_storefront_write
+		[[ $state == refused ]] || _storefront_write
 	elif ((begun && now >= begun + lifetime)); then
 		why="too old to be sent again: $ask"
 	else
@@ -201,15 +208,15 @@ _storefront_load() {
 	key=${fields[0]} body=${fields[1]} made=${fields[2]} begun=${fields[3]} state=${fields[4]}
 }
 
-# _storefront_kept prints the order in the line of an entry.
-_storefront_kept() { _storefront_jq -c .order <<<"${line#*$'\t'}"; }
+# _storefront_kept prints the order in the line of an entry, or its refusal.
+_storefront_kept() { _storefront_jq -c ".$1" <<<"${line#*$'\t'}"; }
 
 _storefront_find_order() {
 	local name=$1 dir=${STOREFRONT_JOURNAL:?is the folder of the journal} file line body made begun state query found
 	_storefront_file "$name"
 	[[ -e $file ]] || _storefront_fail 2 "there is no draft of $name"
 	_storefront_load
-	[[ $state != order ]] || { _storefront_kept && exit || exit 1; }
+	[[ $state != order ]] || { _storefront_kept order && exit || exit 1; }
 	query=$(jq -rn --arg key "\"$key\"" '$key | @uri') || exit 1
 	found=_storefront_found
 	_storefront_read "/v1/orders?idempotency_key=$query" "$page and .has_more == false and (.data | length < 2)"

@@ -572,6 +572,10 @@ export class Journal {
         const { order, refused } = kept.entry;
         if (order) return order;
         if (refused) {
+          if (stale(draft)) {
+            const answer = new Answer(refused.status ?? 422, new Headers(), JSON.stringify(refused));
+            throw new Refused("refused, and not sent again", answer, draft);
+          }
           tries.set(draft, 0);
           await keep(); // it is open until the next answer
         }

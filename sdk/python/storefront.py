@@ -440,9 +440,12 @@ class Journal:
                 _sync(self.folder)  # who wrote it may have been killed before that
                 if record.get("order"):
                     return record["order"]
-                if record.get("refused"):  # until it is sent again
+                if problem := record.get("refused"):
+                    if draft._unsendable():
+                        answer = _Answer(problem.get("status", 422), {}, json.dumps(problem).encode())
+                        raise Refused("refused, and not sent again", answer, draft)
                     draft._open = 0
-                    self._write(held, id, draft)
+                    self._write(held, id, draft)  # it is open until the next answer
                 os.utime(path)  # others come first in pending
             try:
                 answer = self.shop._order(draft, end - time.monotonic(), id[1], held,
