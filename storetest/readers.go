@@ -35,7 +35,7 @@ func reads(check func(*test, storefront.Store, storefront.OrderReader)) func(*te
 	return func(t *test) {
 		store := t.newStore(Contents{})
 		if orders, ok := optional[storefront.OrderReader](t, store, "that orders are read back"); ok {
-			check(t, store, orders)
+			check(t, store, watchedReader{orders, t})
 		}
 	}
 }
@@ -219,7 +219,7 @@ func checkReadAtOnce(t *test, store storefront.Store, orders storefront.OrderRea
 				return
 			}
 			read := func(name string, get func() (storefront.Resource, error)) {
-				if got, err := retry(t, t.Context(), get); err != nil || got.ID() != order.ID {
+				if got, err := get(); err != nil || got.ID() != order.ID {
 					missed[i] = fmt.Sprintf("%s returned %s, %v for the order %q", name, got, err, order.ID)
 				}
 			}

@@ -183,7 +183,7 @@ func (s *store) around(create func(right creator, ctx ctxt, k key, o order) (ord
 	s.create = func(ctx ctxt, k key, o order) (order, error) { return create(right, ctx, k, o) }
 }
 
-// calls replaces each of the four methods with a function that may call it.
+// calls replaces each method of the contract with a function that may call it.
 func (s *store) calls(around func(ctx ctxt, call func() error) error) {
 	get := s.get
 	s.get = func(ctx ctxt, id string) (r resource, err error) {
@@ -198,6 +198,18 @@ func (s *store) calls(around func(ctx ctxt, call func() error) error) {
 		err = around(ctx, func() (err error) { stored, err = right(ctx, k, o); return err })
 		return stored, err
 	})
+	for _, get := range []*orderGetter{&s.getOrder, &s.byKey} {
+		right := *get
+		*get = func(ctx ctxt, scope, idOrKey string) (r resource, err error) {
+			err = around(ctx, func() (err error) { r, err = right(ctx, scope, idOrKey); return err })
+			return r, err
+		}
+	}
+	listOrders := s.listOrders
+	s.listOrders = func(ctx ctxt, scope, after string, limit int) (page []resource, err error) {
+		err = around(ctx, func() (err error) { page, err = listOrders(ctx, scope, after, limit); return err })
+		return page, err
+	}
 }
 
 // oneByOne is like around, but a call waits until the one before has returned.

@@ -9,7 +9,7 @@ import (
 	"example.com/storefront"
 )
 
-// A watchedStore makes all calls of the suite. It reports a call that does not
+// A watchedStore makes all calls of a store for the suite. It reports a call that does not
 // return, and repeats a call of the three methods that only read while the store is
 // unavailable.
 type watchedStore struct {
@@ -42,6 +42,34 @@ func (w watchedStore) ListWidgets(ctx context.Context, start string,
 	return retry(w.t, ctx, func() ([]storefront.Resource, error) {
 		return watch(w.t, ctx, "ListWidgets",
 			func() ([]storefront.Resource, error) { return w.Store.ListWidgets(ctx, start, limit) })
+	})
+}
+
+// A watchedReader is what a watchedStore is, for an OrderReader.
+type watchedReader struct {
+	orders storefront.OrderReader
+	t      *test
+}
+
+func (w watchedReader) GetOrder(ctx context.Context, scope, id string) (storefront.Resource, error) {
+	return retry(w.t, ctx, func() (storefront.Resource, error) {
+		return watch(w.t, ctx, "GetOrder",
+			func() (storefront.Resource, error) { return w.orders.GetOrder(ctx, scope, id) })
+	})
+}
+
+func (w watchedReader) ListOrders(ctx context.Context, scope, after string,
+	limit int) ([]storefront.Resource, error) {
+	return retry(w.t, ctx, func() ([]storefront.Resource, error) {
+		return watch(w.t, ctx, "ListOrders",
+			func() ([]storefront.Resource, error) { return w.orders.ListOrders(ctx, scope, after, limit) })
+	})
+}
+
+func (w watchedReader) GetOrderByKey(ctx context.Context, scope, key string) (storefront.Resource, error) {
+	return retry(w.t, ctx, func() (storefront.Resource, error) {
+		return watch(w.t, ctx, "GetOrderByKey",
+			func() (storefront.Resource, error) { return w.orders.GetOrderByKey(ctx, scope, key) })
 	})
 }
 

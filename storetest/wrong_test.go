@@ -87,6 +87,7 @@ func TestWrongStoresAreCaught(t *testing.T) {
 	t.Run("of all methods", func(t *testing.T) {
 		testWrongStores(t, wrongMethods, 0, "Store")
 		testWrongStores(t, stuckStores, 2*time.Second, "Store")
+		testWrongStores(t, stuckReaders, 2*time.Second, "OrderReader")
 	})
 	t.Run("lists", func(t *testing.T) { testWrongStores(t, wrongLists, 0, "ListUsers", "ListWidgets") })
 	t.Run("products", func(t *testing.T) { testWrongStores(t, wrongProducts, 0, "GetProduct") })
@@ -169,10 +170,35 @@ func TestWhatIsNotCheckedIsSaid(t *testing.T) {
 var stuckStores = []wrongStore{
 	{"GetProduct waits though ctx is done", func(s *store) {
 		s.get = func(ctx ctxt, id string) (resource, error) {
-			if ctx.Err() != nil {
-				select {}
-			}
+			stickIfDone(ctx)
 			return s.MemStore.GetProduct(ctx, id)
 		}
 	}, []string{done}, "GetProduct has not returned 2s after it was called, though its context is done"},
+}
+
+var stuckReaders = []wrongStore{
+	{"GetOrder waits though ctx is done", func(s *store) {
+		s.getOrder = func(ctx ctxt, scope, id string) (resource, error) {
+			stickIfDone(ctx)
+			return s.MemStore.GetOrder(ctx, scope, id)
+		}
+	}, []string{leave}, "GetOrder has not returned 2s after it was called, though its context is done"},
+	{"GetOrderByKey waits though ctx is done", func(s *store) {
+		s.byKey = func(ctx ctxt, scope, key string) (resource, error) {
+			stickIfDone(ctx)
+			return s.MemStore.GetOrderByKey(ctx, scope, key)
+		}
+	}, []string{leave}, "GetOrderByKey has not returned"},
+	{"ListOrders waits though ctx is done", func(s *store) {
+		s.listOrders = func(ctx ctxt, scope, after string, limit int) ([]resource, error) {
+			stickIfDone(ctx)
+			return s.MemStore.ListOrders(ctx, scope, after, limit)
+		}
+	}, []string{leave}, "ListOrders has not returned"},
+}
+
+func stickIfDone(ctx ctxt) {
+	if ctx.Err() != nil {
+		select {}
+	}
 }
