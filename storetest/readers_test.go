@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	"example.com/storefront"
@@ -15,6 +16,24 @@ func pages(change func(page []resource) []resource) func(*store) {
 		s.listOrders = func(ctx ctxt, scope, after string, limit int) ([]resource, error) {
 			page, err := s.MemStore.ListOrders(ctx, scope, after, limit)
 			return change(page), err
+		}
+	}
+}
+
+// byText makes GetOrderByKey find the last order whose scope and key have the same text.
+func byText(text func(scope, key string) string) func(*store) {
+	return func(s *store) {
+		var created sync.Map
+		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
+			got, err := right(ctx, k, o)
+			created.Store(text(k.Scope, k.Value), got)
+			return got, err
+		})
+		s.byKey = func(ctx ctxt, scope, key string) (resource, error) {
+			if o, ok := created.Load(text(scope, key)); ok && ctx.Err() == nil {
+				return storefront.NewResource(o.(order).ID, o.(order))
+			}
+			return resource{}, cmp.Or(ctx.Err(), storefront.ErrNotFound)
 		}
 	}
 }
@@ -55,20 +74,11 @@ var wrongReaders = []wrongStore{
 	}, []string{afterOrder}, "the order at the position is listed, too"},
 	{"at most 100 orders", pages(func(page []resource) []resource { return page[:min(100, len(page))] }),
 		[]string{orderLimit}, "the store has one of its own"},
-	{"scope and key are joined", func(s *store) {
-		var created sync.Map
-		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {
-			got, err := right(ctx, k, o)
-			created.Store(k.Scope+k.Value, got)
-			return got, err
-		})
-		s.byKey = func(ctx ctxt, scope, key string) (resource, error) {
-			if o, ok := created.Load(scope + key); ok && ctx.Err() == nil {
-				return storefront.NewResource(o.(order).ID, o.(order))
-			}
-			return resource{}, cmp.Or(ctx.Err(), storefront.ErrNotFound)
-		}
-	}, []string{byKey, noKey}, "GetOrderByKey"},
+	{"scope and key are joined", byText(func(scope, key string) string { return scope + key }),
+		[]string{byKey, noKey}, "GetOrderByKey"},
+	{"keys to look for have no case", byText(func(scope, key string) string {
+		return nameOf(storefront.IdempotencyKey{Scope: scope, Value: strings.ToLower(key)})
+	}), []string{byKey, noKey}, `GetOrderByKey(ctx, "u", "k") returned`},
 	{"a reader ignores ctx", func(s *store) {
 		s.getOrder = func(ctx ctxt, scope, id string) (resource, error) {
 			return s.MemStore.GetOrder(context.WithoutCancel(ctx), scope, id)

@@ -47,6 +47,7 @@ var rightStores = []struct {
 			return call()
 		})
 	}},
+	{"what the service never asks is an error", (*store).refuseUnasked},
 	{"unavailable for a call that does not wait", func(s *store) {
 		s.calls(func(ctx ctxt, call func() error) error {
 			if err := call(); ctx.Err() == nil {
@@ -81,6 +82,42 @@ var rightStores = []struct {
 		s.lookLast(ctxt.Err)
 		s.lookFirst()
 	}},
+}
+
+// refuseUnasked makes the methods that read fail for what the service never asks.
+func (s *store) refuseUnasked() {
+	check := func(scope, id string, limit int) error {
+		if _, err := storefront.NewResource(id, nil); err != nil || scope == "" || limit < 1 {
+			return fmt.Errorf("asked for %q, up to %d, in the scope %q", id, limit, scope)
+		}
+		return nil
+	}
+	s.lists(func(l list, ctx ctxt, position string, limit int) ([]resource, error) {
+		if err := check("any", cmp.Or(position, "first"), limit); err != nil {
+			return nil, err
+		}
+		return l.right(ctx, position, limit)
+	})
+	s.get = func(ctx ctxt, id string) (resource, error) {
+		if err := check("any", id, 1); err != nil {
+			return resource{}, err
+		}
+		return s.MemStore.GetProduct(ctx, id)
+	}
+	s.listOrders = func(ctx ctxt, scope, after string, limit int) ([]resource, error) {
+		if err := check(scope, cmp.Or(after, "first"), limit); err != nil {
+			return nil, err
+		}
+		return s.MemStore.ListOrders(ctx, scope, after, limit)
+	}
+	for get, right := range map[*orderGetter]orderGetter{&s.getOrder: s.getOrder, &s.byKey: s.byKey} {
+		*get = func(ctx ctxt, scope, idOrKey string) (resource, error) {
+			if err := check(scope, idOrKey, 1); err != nil {
+				return resource{}, err
+			}
+			return right(ctx, scope, idOrKey)
+		}
+	}
 }
 
 func wrapped(err error) error {
