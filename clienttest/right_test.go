@@ -248,7 +248,10 @@ var (
 	bodies   = []conformance.Kind{conformance.Orders, conformance.Fields}
 	lists    = []conformance.Kind{conformance.Users, conformance.Widgets, conformance.History}
 	products = []conformance.Kind{conformance.Products}
+	reads    = append(slices.Clone(lists), conformance.Products, conformance.Lookups)
 	someKind = []conformance.Kind{conformance.Orders, conformance.Users, conformance.Products}
+
+	changedOnItsWay = regexp.MustCompile(`"urn:problem-type:storefront:(invalid-query|not-found)"`)
 
 	nextInLink = regexp.MustCompile(`<[^>]*(?:after|start)=([^>&]*)>; rel="next"`)
 	nextInBody = regexp.MustCompile(`"next":"[^"]*"`)
@@ -332,6 +335,18 @@ var rightClients = []struct {
 		age, _ := strconv.Atoi(header.Get("Age"))
 		return control.MaxAge - time.Duration(age)*time.Second
 	})},
+	{"it reads again what was changed on its way", reads, func(s *subject) {
+		s.way = func(r *http.Request, sent []byte) answer {
+			a := s.send(r, sent)
+			for range 2 {
+				if isRead(r) && a.err == nil && changedOnItsWay.Match(a.body) {
+					time.Sleep(time.Second)
+					a = s.send(r, sent)
+				}
+			}
+			return a
+		}
+	}},
 	{"walks follow Link", lists, takes(func(_ *http.Request, _ []byte, a answer) answer {
 		if next := nextInLink.FindStringSubmatch(strings.Join(a.header["Link"], ", ")); next != nil {
 			a.body = nextInBody.ReplaceAll(a.body, []byte(`"next":"`+next[1]+`"`))

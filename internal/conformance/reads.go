@@ -52,7 +52,8 @@ func readingChecks(name string) []*Check {
 		{name + "-ends", WrongData, "A " + name + " ends, with an error if need be, and waits no longer than two " +
 			"minutes for an answer, of which it reads 32 MiB at most.",
 			"The customer's page never comes, or an answer without end takes all memory.", (*Call).ends, nil},
-		{name + "-stops", Rude, "What is read is not asked for again after a 4xx but 408, 409 and 429.",
+		{name + "-stops", Rude, "What is read is not asked for again after a 4xx but 408, 409 and 429, and those of " +
+			"a request that was changed on its way.",
 			"Requests that cannot succeed are a load on the shop, and look like an attack.",
 			eachOf((*Call).rereads, stopsReading), nil},
 		{name + "-waits", Rude, "What is read is asked for again after the seconds of Retry-After, and where " +
@@ -223,7 +224,7 @@ func (c *Call) rereads() (out []reread) {
 }
 
 func stopsReading(c *Call, _ int, p reread) (met bool, violation string) {
-	if status := p.first.Answer.Status; status/100 != 4 || p.first.Answer.Meaning() == Retryable {
+	if a := &p.first.Answer; a.Status/100 != 4 || a.Meaning() != Final {
 		return false, ""
 	}
 	if p.again == nil || !p.first.arrived(p.again.At) {
