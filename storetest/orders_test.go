@@ -82,6 +82,18 @@ var wrongOrders = []wrongStore{
 	{"the last orders are not on disk yet", func(s *store) {
 		s.reopen = func() storefront.Store { return newStore(storetest.Contents{}) }
 	}, []string{crash}, "acknowledged before it is on disk"},
+	{"orders are not read back after a crash", func(s *store) {
+		s.reopen = func() storefront.Store {
+			return struct {
+				storefront.Store
+				storetest.Clock
+				storetest.Editor
+				storetest.OrderLister
+				storetest.Refuser
+				storetest.Reopener
+			}{s, s, s, s, s, s}
+		}
+	}, []string{atomic, crash, noTrace, ordered}, "which has not got the methods of storefront.OrderReader"},
 
 	{"an order is returned without milliseconds", func(s *store) {
 		s.around(func(right creator, ctx ctxt, k key, o order) (order, error) {

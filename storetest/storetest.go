@@ -259,7 +259,7 @@ func explain(gaps []gap) string {
 	var texts []string
 	for _, g := range gaps {
 		texts = append(texts, fmt.Sprintf("Not checked: %s. To have it checked, give the store that newStore "+
-			"returns the methods of storetest.%s.", g.what, g.methods))
+			"returns the methods of %s.", g.what, g.methods))
 	}
 	return strings.Join(texts, "\n")
 }
@@ -319,8 +319,8 @@ func (t *test) reopen(store Reopener) storefront.Store {
 	for _, methods := range []reflect.Type{reflect.TypeFor[Clock](), reflect.TypeFor[Editor](),
 		reflect.TypeFor[OrderLister](), reflect.TypeFor[storefront.OrderReader](), reflect.TypeFor[Refuser](), reflect.TypeFor[Reopener]()} {
 		if reflect.TypeOf(store).Implements(methods) && !reflect.TypeOf(reopened).Implements(methods) {
-			t.unable("Reopen returned a %T, which has not got the methods of storetest.%s that %T has.",
-				reopened, methods.Name(), store)
+			t.unable("Reopen returned a %T, which has not got the methods of %v that %T has.",
+				reopened, methods, store)
 		}
 	}
 	return watchedStore{reopened, t}
@@ -405,7 +405,7 @@ func optional[T any](t *test, store storefront.Store, unchecked string) (T, bool
 	if ok || unchecked == "" {
 		return o, ok
 	}
-	t.unchecked = append(t.unchecked, gap{unchecked, reflect.TypeFor[T]().Name()})
+	t.unchecked = append(t.unchecked, gap{unchecked, reflect.TypeFor[T]().String()})
 	return o, false
 }
 

@@ -144,15 +144,15 @@ func TestWhatIsNotCheckedIsSaid(t *testing.T) {
 		says []string
 	}{
 		{nil, []string{
-			heading + " (go test -v names them):\n\tEditor: lists that change while they are read\n",
-			"\n\tReopener: what a crash leaves",
+			heading + " (go test -v names them):\n\tstorefront.OrderReader: that orders are read back\n\tstoretest.Editor: lists that change while they are read\n",
+			"\n\tstoretest.Reopener: what a crash leaves",
 		}},
 		{[]string{"-test.v"}, []string{
 			"--- SKIP: TestBareStorePasses/CreateOrder/A_Store_that_survives", "Not checked: what a crash leaves",
-			"the methods of storetest.Editor.",
+			"the methods of storetest.Editor.", "the methods of storefront.OrderReader.",
 		}},
 	} {
-		const some = "-test.run=^TestBareStorePasses$/^(ListUsers|CreateOrder)$/(not_skipped|crash)"
+		const some = "-test.run=^TestBareStorePasses$/^(ListUsers|CreateOrder|OrderReader)$/(not_skipped|crash|at_most)"
 		cmd := exec.CommandContext(t.Context(), must.Get(os.Executable())(t), append(row.args, some)...)
 		out, err := cmd.CombinedOutput()
 		for _, says := range row.says {
