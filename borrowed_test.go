@@ -48,7 +48,7 @@ func doBorrowed(h http.Handler, r *http.Request) response {
 	return response{w.Code, w.Result().Header, w.Body.String()}
 }
 
-// A keeper is a Store that keeps the strings that it is given, and takes a second to find a
+// A keeper is a Store and an OrderReader that keeps the strings that it is given, and takes a second to find a
 // product, whoever has gone meanwhile.
 type keeper struct {
 	*trialStore
@@ -79,6 +79,21 @@ func (k *keeper) CreateOrder(ctx context.Context, key IdempotencyKey, order Orde
 	return k.trialStore.CreateOrder(ctx, key, order)
 }
 
+func (k *keeper) GetOrder(ctx context.Context, scope, id string) (Resource, error) {
+	k.keep(scope, id)
+	return k.MemStore.GetOrder(ctx, scope, id)
+}
+
+func (k *keeper) ListOrders(ctx context.Context, scope, after string, limit int) ([]Resource, error) {
+	k.keep(scope, after)
+	return k.MemStore.ListOrders(ctx, scope, after, limit)
+}
+
+func (k *keeper) GetOrderByKey(ctx context.Context, scope, key string) (Resource, error) {
+	k.keep(scope, key)
+	return k.MemStore.GetOrderByKey(ctx, scope, key)
+}
+
 func TestNothingOfARequestIsKeptWithoutACopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{trialStore: newTrialStore()}
@@ -86,10 +101,11 @@ func TestNothingOfARequestIsKeptWithoutACopy(t *testing.T) {
 			k.keep(a.Value.String())
 			return a
 		}
-		h := NewWithOptions(k, &Options{
+		opts := Options{
 			Logger: slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{ReplaceAttr: keepAttr})),
 			Scope:  func(r *http.Request) string { return r.Header.Get("Account") },
-		})
+		}
+		h := NewWithOptions(k, &opts)
 
 		// All begin before the first has ended, and half of the clients leave before.
 		var wg sync.WaitGroup
@@ -122,6 +138,12 @@ func TestNothingOfARequestIsKeptWithoutACopy(t *testing.T) {
 		for _, key := range []string{"bare", `"quoted"`} {
 			doBorrowed(h, newRequest("POST", "/v1/orders", teapots, "Content-Type: application/json",
 				"Idempotency-Key: "+key, "Account: bob")).wantStatus(t, 201)
+		}
+		opts.Orders = k
+		reader := NewWithOptions(k, &opts)
+		for target, status := range map[string]int{"/v1/orders/ord_1": 404, "/v1/orders?idempotency_key=bare": 200,
+			"/v1/orders?after=" + ordersList.encodeCursor("ord_1"): 200} {
+			doBorrowed(reader, newRequest("GET", target, "", "Account: bob")).wantStatus(t, status)
 		}
 		doBorrowed(h, newRequest("BREW", "/", "")).wantStatus(t, 501)
 		time.Sleep(time.Minute / 2) // until the reads that nobody waits for have ended
