@@ -31,8 +31,20 @@ type connection struct {
 
 	until     <-chan struct{} // closes when conn can be given back; nil: it can be at once
 	closing   bool            // database/sql may be closing conn
-	inDriver  bool            // the driver has been called, and has not returned unless it panicked
 	accepting atomic.Bool     // Options.Accept has been called
+	calls
+}
+
+// calls are those of a driver. If it panics in a query, database/sql keeps the connection and the transaction
+// locked, and whoever ended one of them would wait for ever.
+type calls struct {
+	inDriver bool // the driver has been called, and has not returned unless it panicked
+}
+
+func (c *calls) call(f func()) {
+	c.inDriver = true
+	f()
+	c.inDriver = false
 }
 
 func openConnection(ctx context.Context, s *Store, w *watchdog.Watch) (context.Context, link, error) {
@@ -171,13 +183,6 @@ func (s *Store) drop(conn *sql.Conn) {
 func (c *connection) query(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
 	c.call(func() { rows, err = c.conn.QueryContext(ctx, query, args...) })
 	return rows, err
-}
-
-// call calls f, which uses conn. If the driver panics in a query, database/sql keeps the connection.
-func (c *connection) call(f func()) {
-	c.inDriver = true
-	f()
-	c.inDriver = false
 }
 
 func (c *connection) exec(ctx context.Context, query string, args ...any) (int64, error) {

@@ -321,3 +321,51 @@ func TestLostOrderIsTold(t *testing.T) {
 		})
 	}
 }
+
+// Not in a bubble of synctest: a goroutine of database/sql stays.
+func TestDriverThatPanicsInATransactionIsHeardOf(t *testing.T) {
+	for _, engine := range engines {
+		for _, where := range []string{"INSERT", "Accept"} {
+			t.Run(fmt.Sprintf("%v/%s", engine, where), func(t *testing.T) {
+				t.Parallel()
+				var once sync.Once
+				accepting := false
+				f := newFakeDB(engine)
+				f.server.meets = func(kind string) fate {
+					if kind == where || accepting {
+						once.Do(func() { panic("a driver") })
+					}
+					return answered
+				}
+				store := sqlstore.New(sql.OpenDB(f), &sqlstore.Options{Accept: func(ctx context.Context, tx *sql.Tx,
+					_ storefront.IdempotencyKey, _ storefront.Order) error {
+					accepting = where == "Accept"
+					rows, err := tx.QueryContext(ctx, "INSERT INTO outbox", 1)
+					if err == nil {
+						err = rows.Close()
+					}
+					return err
+				}})
+				create := func(item string) (err error) {
+					defer func() {
+						if value := recover(); value != nil {
+							err = fmt.Errorf("panic: %v", value)
+						}
+					}()
+					_, err = store.CreateOrder(t.Context(), storefront.IdempotencyKey{Value: item},
+						storefront.Order{ID: "ord_" + item, Item: item, Qty: 1})
+					return err
+				}
+				if err := create("a"); err == nil || !strings.Contains(err.Error(), "a driver") {
+					t.Errorf("CreateOrder returned %v, want the panic", err)
+				}
+				if engine == sqlite && where == "Accept" {
+					return // nobody can write any more, as the connection has the lock
+				}
+				if err := create("b"); err != nil {
+					t.Errorf("the next CreateOrder returned %v", err)
+				}
+			})
+		}
+	}
+}

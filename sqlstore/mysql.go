@@ -208,8 +208,11 @@ func (e *mySQL) confirm(ctx context.Context, c *session, p *proposal, refusal ou
 		return refusal, err
 	}
 	var id string
-	row := tx.QueryRowContext(ctx, `SELECT id FROM storefront_orders WHERE key_hash = ?`, p.hash[:])
-	switch err := row.Scan(&id); err {
+	tx.call(func() {
+		row := tx.QueryRowContext(ctx, `SELECT id FROM storefront_orders WHERE key_hash = ?`, p.hash[:])
+		err = row.Scan(&id)
+	})
+	switch err {
 	case nil:
 		return outcome{state: taken}, nil
 	case sql.ErrNoRows:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"example.com/storefront/internal/slots"
 	"example.com/storefront/internal/watchdog"
@@ -232,28 +233,53 @@ func (l *preparedLink) begin(ctx context.Context) (transaction, error) {
 	if tx, err = l.store.db.BeginTx(ctx, nil); err != nil {
 		return nil, err
 	}
-	return &sqliteTx{tx, &l.writing, tx.StmtContext(ctx, statement)}, nil
+	return &sqliteTx{Tx: tx, store: l.store, writing: &l.writing, insertOne: tx.StmtContext(ctx, statement)}, nil
 }
 
 type sqliteTx struct {
 	*sql.Tx
+	store     *Store
 	writing   *slots.Slots
 	insertOne *sql.Stmt
+	calls
+	accepting bool // Options.Accept has been called, and has not returned unless it panicked
 }
 
 func (tx *sqliteTx) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	return rowsAffected(tx.ExecContext(ctx, query, args...))
 }
 
-func (tx *sqliteTx) insert(ctx context.Context, p *proposal) (int64, error) {
-	return rowsAffected(tx.insertOne.ExecContext(ctx, p.row()...))
+func (tx *sqliteTx) insert(ctx context.Context, p *proposal) (n int64, err error) {
+	tx.call(func() { n, err = rowsAffected(tx.insertOne.ExecContext(ctx, p.row()...)) })
+	return n, err
 }
 
-func (tx *sqliteTx) accept(_ context.Context, f func(*sql.Tx)) { f(tx.Tx) }
-func (tx *sqliteTx) isDemoted(error) bool                      { return false }
-func (tx *sqliteTx) commit(context.Context) error              { return tx.Commit() }
+func (tx *sqliteTx) accept(_ context.Context, f func(*sql.Tx)) {
+	tx.accepting = true
+	f(tx.Tx)
+	tx.accepting = false
+}
 
-func (tx *sqliteTx) rollBack(context.Context) {
+func (tx *sqliteTx) isDemoted(error) bool         { return false }
+func (tx *sqliteTx) commit(context.Context) error { return tx.Commit() }
+
+func (tx *sqliteTx) rollBack(ctx context.Context) {
 	defer tx.writing.Release()
-	tx.Rollback()
+	switch {
+	case tx.inDriver:
+	case tx.accepting: // the driver may have panicked
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer tx.store.survive()
+			tx.Rollback()
+		}()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		case <-time.After(tx.store.times.rollBack):
+		}
+	default:
+		tx.Rollback()
+	}
 }

@@ -50,8 +50,9 @@ func (c *connection) beginTx(ctx context.Context) (*connTx, error) {
 	return &connTx{tx, c, cancel, false}, nil
 }
 
-func (tx *connTx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return tx.QueryContext(ctx, query, args...)
+func (tx *connTx) query(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
+	tx.call(func() { rows, err = tx.QueryContext(ctx, query, args...) })
+	return rows, err
 }
 
 func (tx *connTx) exec(ctx context.Context, query string, args ...any) (int64, error) {
@@ -96,6 +97,10 @@ func (tx *connTx) endWith(ctx context.Context) func() {
 // rollBack does not wait for a server that hangs for longer than ctx, or than times.rollBack: the result of
 // the call is known by then. The connection is given back when the driver is done with it.
 func (tx *connTx) rollBack(ctx context.Context) {
+	if tx.inDriver {
+		tx.cancel()
+		return
+	}
 	ended, late := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
