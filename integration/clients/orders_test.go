@@ -143,5 +143,10 @@ func TestFoundOrderIsTheDrafts(t *testing.T) {
 		if id, failed := orderID(t, r, outcome{Item: "teapot", Find: true}); id != "ord_2" {
 			t.Errorf("it finds %q: %s", id, failed)
 		}
+		nobody := func(*http.Request) string { return "" }
+		shop.answers(storefront.NewWithOptions(&shop.store, &storefront.Options{Orders: &shop.store, Scope: nobody}).ServeHTTP)
+		if id, failed := orderID(t, r, outcome{Item: "teapot", Find: true}); !strings.HasPrefix(failed, "Refused") {
+			t.Errorf("without an account, it finds %q: %s", id, failed)
+		}
 	})
 }

@@ -382,6 +382,7 @@ _storefront_changed() {
 	idempotency-key-missing | idempotency-key-invalid | unsupported-media-type | precondition-failed) ;;
 	not-found | method-not-allowed) [[ $1 != /v1/orders* ]] ;;
 	invalid-query)
+		! _storefront_is '.errors | arrays | any(.parameter == "idempotency_key")' || return 1 # nobody has signed in
 		[[ $1 =~ [?\&]limit=([^\&]*) ]] || return 0
 		limit=${BASH_REMATCH[1]} # the program's, which may be wrong
 		[[ $limit =~ ^[0-9]{1,9}$ ]] && limit=$((10#$limit)) || limit=0

@@ -403,7 +403,7 @@ export class Shop {
         const closed = path.startsWith(ORDERS) && ["not-found", "method-not-allowed"].includes(answer.code);
         const why = closed ? "this shop does not let clients read orders: " : "";
         const own = closed || answer.problem?.errors?.every(({ parameter, minimum, maximum }) =>
-          parameter === "limit" && (limit < minimum || limit > maximum));
+          parameter === "idempotency_key" || (parameter === "limit" && (limit < minimum || limit > maximum)));
         const refused = answer.code && (own || !CHANGED.includes(answer.code));
         throw new (refused ? Refused : Blocked)(`${why}GET ${target}`, answer);
       }
