@@ -48,8 +48,8 @@ func doBorrowed(h http.Handler, r *http.Request) response {
 	return response{w.Code, w.Result().Header, w.Body.String()}
 }
 
-// A keeper is a Store and an OrderReader that keeps the strings that it is given, and takes a second to find a
-// product, whoever has gone meanwhile.
+// A keeper is a Store and an OrderReader that keeps the strings that it is given, and takes a second to find
+// a product, whoever has gone meanwhile.
 type keeper struct {
 	*trialStore
 

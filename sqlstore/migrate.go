@@ -26,8 +26,8 @@ const (
 // release. In a database that has them all, it changes nothing and makes no writer wait. Any number of
 // programs may run it at once, so every replica may run it at startup. It also works while an older release
 // is running, and with the tables of a later release if they say that this release may use them; if they do
-// not, or if a table with one of its names is not the store's, it returns an error. Nothing upgrades tables of
-// candidates before 1.0.0-rc.4.
+// not, or if a table with one of its names is not the store's, it returns an error. Nothing upgrades tables
+// of candidates before 1.0.0-rc.4.
 //
 // With Options.OrderLists, Migrate also makes the index of these lists, at any time, however long that takes.
 // In PostgreSQL and MySQL, orders go on meanwhile; in SQLite, they wait.

@@ -68,8 +68,8 @@ func (o orderReader) GetOrderByKey(ctx context.Context, scope, key string) (stor
 	}, func(_ string, of []byte) bool { return bytes.Equal(of, hash[:]) }))
 }
 
-// read returns the orders that a condition selects, at most n. All must be of the scope, and their IDs and the
-// hashes of their keys must be some that were asked for.
+// read returns the orders that a condition selects, at most n. All must be of the scope, and their IDs and
+// the hashes of their keys must be some that were asked for.
 func (o orderReader) read(ctx context.Context, scope string, n int,
 	where func(context.Context, *session) (string, []any, error), asked func(id string, hash []byte) bool) (
 	[]storefront.Resource, error) {

@@ -22,7 +22,7 @@ import (
 )
 
 // TestStock kills a replica of the command stock under orders, some of which are sent twice at once. Then each
-// has taken its pieces and has its event, once. Of more orders than pieces at once, as many as pieces get one.
+// has taken its pieces and has its event, once. Of 60 orders at once for 10 pieces, 10 get one.
 func TestStock(t *testing.T) {
 	testdb.OnSQLEngines(t, func(t *testing.T, d *testdb.DB) {
 		if d.Driver != "pgx" {
