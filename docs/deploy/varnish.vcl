@@ -4,7 +4,7 @@ vcl 4.1;
 
 #probe ready {
     #.url = "/readyz";
-    #.interval = 2s;
+    #.interval = 1s;
     #.timeout = 3s;
     #.window = 3;
     #.threshold = 2;
