@@ -347,13 +347,6 @@ func (p *pauses) wait(ctx context.Context, told, most time.Duration) error {
 	}
 }
 
-// elapsed returns the time since then. The clock of the wall and the one that counts are both asked:
-// one can be set, the other stands still while a computer sleeps.
-func elapsed(then time.Time) time.Duration {
-	now := time.Now()
-	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
-}
-
 // done returns why ctx is done: its error and its cause.
 func done(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)

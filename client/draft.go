@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/elapsed"
 	"example.com/storefront/internal/ijson"
 )
 
@@ -157,7 +158,7 @@ func (d *Draft) share() error {
 // unsendable returns why a draft that may have been sent must not be sent any more, as far as clocks can
 // tell. One from ahead would seem to be new later, and so is never sent again.
 func (d *Draft) unsendable() error {
-	age, behind := elapsed(d.begun), clockBehind()
+	age, behind := elapsed.Since(d.begun), clockBehind()
 	switch {
 	case d.begun.Equal(never):
 		return errWrongClock

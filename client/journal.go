@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/elapsed"
 	"example.com/storefront/internal/ijson"
 )
 
@@ -287,7 +288,7 @@ func (j *Journal) resume(ctx context.Context, drafts []*kept, results chan<- res
 	places := make(chan struct{}, resumed)
 	var pauses pauses
 	for len(drafts) > 0 && ctx.Err() == nil {
-		last := elapsed(began) >= j.client.opts.Patience
+		last := elapsed.Since(began) >= j.client.opts.Patience
 		var sending sync.WaitGroup
 		for _, k := range drafts {
 			if !last && time.Now().Before(k.due) {
