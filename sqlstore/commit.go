@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/internal/sqlerror"
@@ -68,7 +69,7 @@ func (s *Store) settle(proposals []*proposal, outcomes []outcome, err error, sev
 		}
 	}
 	if n > 0 {
-		s.last.Store(&acknowledged{id: last.order.ID, hash: last.hash, at: s.now()})
+		s.last.Store(&acknowledged{id: last.order.ID, hash: last.hash, at: time.Now()})
 		s.stats.add(&s.stats.Commits, 1)
 		s.stats.add(&s.stats.Committed, int64(n))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/elapsed"
 	"example.com/storefront/internal/watchdog"
 )
 
@@ -95,7 +96,7 @@ func (s *Store) look(ctx context.Context, c *connection, w *watchdog.Watch) (
 type acknowledged struct {
 	id   string
 	hash [sha256.Size]byte // the column key_hash
-	at   time.Duration
+	at   time.Time
 	lost atomic.Bool // the database no longer has it, and the log says so
 }
 
@@ -106,12 +107,16 @@ type acknowledged struct {
 func (s *Store) lookForLast(ctx context.Context, c *session) (known bool, err error) {
 	last, st, found := s.last.Load(), c.database.sql(), ""
 	// Once ForgetKeys has forgotten the key, programs may delete the order.
-	if last == nil || last.lost.Load() || s.now()-last.at > storefront.KeyLifetime-time.Hour {
+	if last == nil || last.lost.Load() || elapsed.Since(last.at) > storefront.KeyLifetime-time.Hour {
 		return true, nil
 	}
 	where, args := st.ofKey(last.hash)
 	where = st.get + `id FROM ` + st.prefix + `storefront_orders ` + where
-	err = c.each(ctx, func() {}, []any{&found}, where, args...)
+	find := func() error {
+		found = ""
+		return c.each(ctx, func() {}, []any{&found}, where, args...)
+	}
+	err = find()
 	switch {
 	case transient(err) && !st.placed: // where orders have a place, the others may go on
 		return false, err
@@ -121,10 +126,11 @@ func (s *Store) lookForLast(ctx context.Context, c *session) (known bool, err er
 		return false, nil // a read need not wait for the write
 	}
 	// A standby may not have the order yet, and takes no write. A former primary cannot commit one.
-	if _, err := c.exec(ctx, st.write); err != nil {
+	// One that takes the write may have become the primary since it was asked.
+	if _, err := c.exec(ctx, st.write); err != nil || find() != nil {
 		return false, nil
 	}
-	if !last.lost.Swap(true) {
+	if found != last.id && !last.lost.Swap(true) {
 		s.opts.Logger.Error("the database does not have the last order that was acknowledged: it is an older copy, "+
 			"or a fail-over has lost orders, and retries of lost orders create them again (see docs/failures.md)",
 			slog.String("order", last.id))

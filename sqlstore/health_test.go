@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -274,20 +275,23 @@ func TestDriverThatPanicsHoldsUpNobody(t *testing.T) {
 // The pool may lead to an older copy now, or the database may have been restored. The log tells that once,
 // and orders go on. Reads write nothing: a former primary answers them, but commits nothing.
 func TestLostOrderIsTold(t *testing.T) {
-	lose := func(s *server) { s.orders = nil }
+	var had []*orderRow
+	lose := func(s *server) { had, s.orders = s.orders, nil }
 	for name, row := range map[string]struct {
 		change func(*server)
 		after  time.Duration
 		told   bool
+		writes func(*server) // unless it is nil, changes what the server has before a write
 	}{
-		"an older copy":                     {lose, time.Hour, true},
-		"another order has the key":         {func(s *server) { s.orders[0].id = "ord_2" }, time.Hour, true},
-		"the same server":                   {func(*server) {}, time.Hour, false},
-		"an order that programs may delete": {lose, storefront.KeyLifetime, false},
+		"an older copy":                      {lose, time.Hour, true, nil},
+		"another order has the key":          {func(s *server) { s.orders[0].id = "ord_2" }, time.Hour, true, nil},
+		"the same server":                    {func(*server) {}, time.Hour, false, nil},
+		"an order that programs may delete":  {lose, storefront.KeyLifetime, false, nil},
+		"a standby that becomes the primary": {lose, time.Hour, false, func(s *server) { s.orders = had }},
 		"a standby that is behind": {func(s *server) {
 			lose(s)
 			s.says["EMIT"], s.says["PROBE"], s.says["SETTLE"] = stateError("25006"), errBusy, number(1290)
-		}, time.Hour, false},
+		}, time.Hour, false, nil},
 	} {
 		onEach(t, func(t *testing.T, engine engine) {
 			f, log := newFakeDB(engine), new(strings.Builder)
@@ -305,7 +309,12 @@ func TestLostOrderIsTold(t *testing.T) {
 				return answered
 			}
 			fill(t, store, 5)
-			f.server.meets = nil
+			f.server.meets = func(kind string) fate {
+				if row.writes != nil && slices.Contains([]string{"EMIT", "SETTLE", "PROBE"}, kind) {
+					row.writes(f.server)
+				}
+				return answered
+			}
 			store.Check(t.Context()) // each looks, whether orders come or not
 			if told := strings.Contains(log.String(), order.ID); told != row.told {
 				t.Errorf("%s: after a Check, the log is %s", name, log)
