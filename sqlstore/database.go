@@ -56,6 +56,9 @@ func (s *Store) detect(ctx context.Context, conn *sql.Conn) (*database, error) {
 	if _, err := c.inspect(ctx, e.sql()); err != nil {
 		return nil, err
 	}
+	if err := c.excluded(ctx, e.sql()); err != nil {
+		return nil, err
+	}
 	s.noteFlaw(nil)
 	s.looked.at(conn, 2*s.db.Stats().OpenConnections+16)
 	s.server.Store(&name)

@@ -252,7 +252,7 @@ func kindOf(query string) string {
 	if table := subjected.FindStringSubmatch(text); kind == "" && table != nil {
 		verb, _, _ := strings.Cut(text, " ")
 		kind = ofTables[table[1]+" "+verb]
-		if strings.HasPrefix(text, "SELECT version, COALESCE(") {
+		if strings.HasPrefix(text, "SELECT COALESCE(") {
 			kind = "KEPT"
 		}
 	}
@@ -306,7 +306,7 @@ func newServer(engine engine) *server {
 		"PRAGMAS": []driver.Value{"shop.db", "wal", int64(0), int64(0)},
 		"BYTES":   []byte(`\`),
 		"EMITS":   true,
-		"KEPT":    []driver.Value{int64(1), int64(0), int64(0)},
+		"KEPT":    []driver.Value{int64(0), int64(0)},
 		"TABLES":  []driver.Value{int64(1), int64(1)}, // their version, and the oldest that may use them
 		"SERVER":  "the server", "SERVERS": "the server", "WRITER": "the server",
 	}
@@ -397,6 +397,8 @@ type fakeConn struct {
 	used  time.Time       // when it was last used
 	begun context.Context // the ctx of the transaction in progress
 
+	detects bool // what the server is: a question for the version of the tables is a part of that
+
 	// The server's end:
 	tx        *tx
 	readOnly  error         // the error of all writes
@@ -413,9 +415,12 @@ func (c *fakeConn) answer(ctx context.Context, query string, args []driver.Value
 	switch kind {
 	case "VERSION", "LIMIT", "VARIABLES", "SCHEMA", "BYTES", "EMITS", "PRAGMAS", "CATALOG", "SERVER", "WRITER",
 		"NOTIFY", "SOURCE":
+		c.detects = c.detects || kind == "VERSION"
 		return nil, errPassOn
 	}
-	if kind == "LAST" && c.db.run == nil { // otherwise the server does not know it
+	detects := c.detects && kind == "TABLES"
+	c.detects = false
+	if detects || kind == "LAST" && c.db.run == nil { // otherwise the server does not know it
 		return nil, errPassOn
 	}
 	c.db.mu.Lock()

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/binary"
@@ -48,8 +49,15 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 			return fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v",
 				before.Format(time.RFC3339), storefront.KeyLifetime)
 		}
-		return c.each(ctx, func() {}, []any{&version, &last, &keep}, st.get+`version, COALESCE(forgotten_ms, 0),
-			COALESCE(keep_ms, 0) FROM `+st.prefix+`storefront_schema ORDER BY version`)
+		if version, err = c.version(ctx, st); err != nil { // a later release may keep keys in another way
+			return err
+		}
+		// On Vitess, each version has a row. An upgrade adds one, which does not know what the others say.
+		var forgotten, kept int64
+		last, keep = 0, 0
+		return c.each(ctx, func() { last, keep = cmp.Or(forgotten, last), max(keep, kept) },
+			[]any{&forgotten, &kept}, st.get+`COALESCE(forgotten_ms, 0), COALESCE(keep_ms, 0)
+			FROM `+st.prefix+`storefront_schema ORDER BY version`)
 	})
 	if err != nil {
 		return 0, err
@@ -57,7 +65,7 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 	if before.Before(time.Unix(0, 0)) { // its milliseconds may be too many
 		before = time.Unix(0, 0)
 	}
-	before = time.UnixMilli(max(0, before.UnixMilli()-max(0, keep))) // a Duration ends after 292 years
+	before = time.UnixMilli(max(0, before.UnixMilli()-keep)) // a Duration ends after 292 years
 	n, err := s.forgetSince(ctx, time.UnixMilli(max(0, last)), before)
 	s.stats.add(&s.stats.Forgotten, n)
 	if err == nil {

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// schemaVersion is the version of these tables; increase it when they change.
+	// schemaVersion is the version of these tables; increase it when they change. Migrate must then tell
+	// a shop of an earlier version whose orders are away from a new one.
 	schemaVersion = 1
 
 	// schemaOldest is the oldest version whose releases may use these tables. It stays the same as long as
@@ -192,6 +193,18 @@ func (c *session) version(ctx context.Context, st *statements) (version int64, e
 			"may use; this one knows version %d", errLaterRelease, version, oldest, schemaVersion)
 	}
 	return version, err
+}
+
+// excluded returns an error if a later release has excluded this one, or one that may pass. On Vitess, it does
+// not ask: the version is in one shard, which may be away while others take orders.
+func (c *session) excluded(ctx context.Context, st *statements) error {
+	if st.placed {
+		return nil
+	}
+	if _, err := c.version(ctx, st); transient(err) || errors.Is(err, errLaterRelease) {
+		return err
+	}
+	return nil // a table that is missing is told by the statement that needs it
 }
 
 // schemaVersion returns the version of the tables, or 0 if there are none, or an error if

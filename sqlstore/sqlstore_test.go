@@ -195,10 +195,10 @@ func TestForgetKeysForgetsAllByHundreds(t *testing.T) {
 		f := &fakeDB{run: func(_ context.Context, _ int, query string, args []driver.Value) (
 			rows [][]driver.Value, _ error) {
 			switch kindOf(query) {
-			case "CLOCK":
+			case "CLOCK", "TABLES":
 				return nil, errPassOn
 			case "KEPT":
-				return [][]driver.Value{{int64(1), int64(0), time.Hour.Milliseconds()}}, nil
+				return [][]driver.Value{{int64(0), time.Hour.Milliseconds()}}, nil
 			case "FORGOTTEN":
 				remembered = args[0]
 				return make([][]driver.Value, 1), nil
@@ -267,7 +267,8 @@ func TestForgetKeysOfAnyNumbers(t *testing.T) {
 	} {
 		onEach(t, func(t *testing.T, engine engine) {
 			f := newFakeDB(engine)
-			f.server.says["KEPT"] = []driver.Value{int64(1), row.last, row.keep}
+			// On Vitess, an upgrade adds a row.
+			f.server.says["KEPT"] = [][]driver.Value{{row.last, row.keep}, {int64(0), int64(0)}}
 			from, got := "", make(map[any]bool)
 			f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
 				switch kind := kindOf(query); kind {
@@ -302,7 +303,7 @@ func TestForgetKeysLeavesTimeToOrdersOnSQLite(t *testing.T) {
 		var pauses []time.Duration
 		f.run = func(_ context.Context, _ int, query string, _ []driver.Value) ([][]driver.Value, error) {
 			switch {
-			case kindOf(query) == "CLOCK", kindOf(query) == "KEPT":
+			case slices.Contains([]string{"CLOCK", "TABLES", "KEPT"}, kindOf(query)):
 				return nil, errPassOn
 			case kindOf(query) == "DUE KEYS":
 				return slices.Repeat([][]driver.Value{{"ord_0", "ord_0"}}, 900), nil

@@ -44,11 +44,8 @@ func (s *Store) inspectNow(ctx context.Context, w *watchdog.Watch, db *database)
 	if err == nil {
 		session := &session{link: c, database: db, store: s}
 		_, err = session.inspect(looking, db.sql())
-		if err == nil && !db.sql().placed { // as in Check
-			_, err = session.version(looking, db.sql())
-			if !transient(err) && !errors.Is(err, errLaterRelease) {
-				err = nil // a table that is missing is told by the statement that needs it
-			}
+		if err == nil {
+			err = session.excluded(looking, db.sql())
 		}
 		err = c.close(err)
 	}

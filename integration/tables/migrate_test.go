@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/testdb"
@@ -101,12 +102,29 @@ func TestMigrateInADatabaseOfALaterRelease(t *testing.T) {
 					t.Errorf("Migrate or Check returned %v, want an error that names %s", err, want)
 				}
 			}
+			if oldest == later {
+				wantExcluded(t, d)
+			}
 			d.ExpectVersion(t, fmt.Sprint(later, oldest))
 			if _, err := d.Pool.Exec("SELECT id FROM storefront_widgets"); err == nil {
 				t.Error("Migrate has made a table")
 			}
 		}
 	})
+}
+
+// wantExcluded checks that this release, which a later one has excluded, uses no table: neither a program that
+// has just started and looks at nothing first nor one that forgets keys every hour.
+func wantExcluded(t *testing.T, d *testdb.DB) {
+	t.Helper()
+	opts := &sqlstore.Options{Timeout: time.Minute}
+	_, order := testdb.Create(t.Context(), sqlstore.New(d.Pool, opts), "key", "kettle")
+	_, forgot := sqlstore.New(d.Pool, opts).ForgetKeys(t.Context(), time.Now().Add(-2*storefront.KeyLifetime))
+	for what, err := range map[string]error{"an order": order, "ForgetKeys": forgot} {
+		if err == nil || !strings.Contains(err.Error(), "of a later release") {
+			t.Errorf("%s: got %v, want an error that says that the tables are of a later release", what, err)
+		}
+	}
 }
 
 // The tables of a candidate before 1.0.0-rc.4 stay as they are.
