@@ -30,7 +30,7 @@ func TestStock(t *testing.T) {
 		}
 		f := faulttest.New(t)
 		f.Orders = 200
-		name, table := d.URL, outbox.PostgresTable
+		name, table, item := d.URL, outbox.PostgresTable, "VARCHAR(255)"
 		switch d.Driver {
 		case "sqlite":
 			name, _, _ = strings.Cut(strings.TrimPrefix(d.URL, "file:"), "?")
@@ -39,10 +39,10 @@ func TestStock(t *testing.T) {
 			user, rest, _ := strings.Cut(d.URL, "tcp(")
 			addr, database, _ := strings.Cut(rest, ")")
 			name, _, _ = strings.Cut("mysql://"+user+addr+database, "?")
-			table = outbox.MySQLTable
+			table, item = outbox.MySQLTable, "VARBINARY(1020)"
 		}
 		const pieces = 9 // the most that an order takes
-		d.Exec(t, table, "CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL)")
+		d.Exec(t, table, "CREATE TABLE stock (item "+item+" NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL)")
 		for n := range f.Orders {
 			d.Exec(t, fmt.Sprintf("INSERT INTO stock VALUES ('key-%d', %d)", 1+n, pieces))
 		}
@@ -71,18 +71,25 @@ func TestStock(t *testing.T) {
 		d.Exec(t, fmt.Sprintf("INSERT INTO stock VALUES ('last', %d)", last))
 		var buying sync.WaitGroup
 		var sold atomic.Int32
-		for i := range buyers {
+		buy := func(i int, item string) {
 			shop := must.Get(client.New(sellers[i%len(sellers)], nil))(t)
-			buying.Go(func() {
-				_, err := shop.Order(t.Context(), client.NewDraft("last", 1))
-				refused, _ := errors.AsType[*client.RefusedError](err)
-				switch {
-				case err == nil:
-					sold.Add(1)
-				case refused == nil || refused.Problem.Type != "urn:problem-type:storefront:order-refused":
-					t.Errorf("an order of what %d orders have asked for at once is answered with %v", buyers, err)
-				}
-			})
+			_, err := shop.Order(t.Context(), client.NewDraft(item, 1))
+			refused, _ := errors.AsType[*client.RefusedError](err)
+			switch {
+			case err == nil:
+				sold.Add(1)
+			case refused == nil || refused.Problem.Type != "urn:problem-type:storefront:order-refused":
+				t.Errorf("an order of %q, which %d orders ask for at once, is answered with %v", item, buyers, err)
+			}
+		}
+		for i, other := range []string{"LAST", "lást", "last "} { // which no piece is of
+			buy(i, other)
+		}
+		if n := sold.Load(); n > 0 {
+			t.Errorf("%d orders of items that are not in stock were created", n)
+		}
+		for i := range buyers {
+			buying.Go(func() { buy(i, "last") })
 		}
 		buying.Wait()
 		left := testdb.Column(t, d.Pool, "SELECT pieces FROM stock WHERE item = 'last'")

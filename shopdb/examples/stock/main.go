@@ -8,7 +8,8 @@
 //
 // The database is a SQLite file, or a URL of servers of PostgreSQL, MySQL or MariaDB, as for
 // storefrontd. Any number of stocks may share it. It needs these tables, the second as in the
-// example outbox, which publishes the events:
+// example outbox, which publishes the events. In MySQL, item is VARBINARY(1020), which takes no
+// TEAPOT for a teapot:
 //
 //	CREATE TABLE stock (item VARCHAR(255) NOT NULL PRIMARY KEY, pieces BIGINT NOT NULL);
 //	CREATE TABLE outbox (…);

@@ -12,7 +12,7 @@ import (
 
 // Tables make the tables. An item has pieces at each of 16 places, and so in each of up to 16 shards.
 var Tables = []string{
-	`CREATE TABLE stock (place BINARY(1) NOT NULL, item VARCHAR(255) NOT NULL, pieces BIGINT NOT NULL,
+	`CREATE TABLE stock (place BINARY(1) NOT NULL, item VARBINARY(1020) NOT NULL, pieces BIGINT NOT NULL,
 		PRIMARY KEY (place, item))`,
 	`CREATE TABLE outbox (place BINARY(8) NOT NULL, order_id VARCHAR(255) NOT NULL, event LONGTEXT NOT NULL,
 		PRIMARY KEY (place, order_id))`,
