@@ -206,8 +206,8 @@ const resumed = 16
 // and not sent: Order sends it anew, behind the loop. If one is refused of which an earlier try may still be
 // on its way, as from a program that was killed then, each Resume sends it and yields an [*UnknownError]
 // whose Refused says why, and after [Lifetime] an UnknownError without a try. So a program that wants such
-// an order no more waits some minutes after its last try, asks the shop whether the order exists (see
-// [Client.GetOrderByKey]), and removes the entry.
+// an order no more asks the shop whether the order exists, as [Client.GetOrderByKey] says, and removes
+// the entry.
 //
 // The loop may be left at any time. What has the name of an entry, or .jsonl at its end, and is none, or one
 // that a later release wrote, is an error beside a nil Entry, and stays.
@@ -269,11 +269,12 @@ func (j *Journal) drafts() ([]*kept, error) {
 	var drafts []*kept
 	for _, file := range files {
 		info, err := file.Info()
-		if filepath.Ext(file.Name()) != extension || err != nil { // it is gone
+		if filepath.Ext(file.Name()) != extension || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		k := &kept{path: filepath.Join(j.dir, file.Name()), regular: info.Mode().IsRegular()}
-		if !info.ModTime().After(time.Now()) { // else a clock was wrong
+		// If err is another one, open says what is wrong.
+		k := &kept{path: filepath.Join(j.dir, file.Name()), regular: err != nil || info.Mode().IsRegular()}
+		if err == nil && !info.ModTime().After(time.Now()) { // else a clock was wrong
 			k.tried = info.ModTime()
 		}
 		drafts = append(drafts, k)

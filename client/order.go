@@ -14,8 +14,9 @@ import (
 )
 
 // A RefusedError says that the service has refused a request, and why. If it was an order, nothing
-// was created by any of its tries: the draft can be dropped, or sent again later if the reason may
-// have gone, such as an item that is sold out. It matches [storefront.ErrNotFound] if there is no
+// was created by any try of this [Draft]: it can be dropped, or sent again later if the reason may
+// have gone, such as an item that is sold out. A try of another Draft with the same text may still be
+// on its way, unless a [Journal] keeps them. It matches [storefront.ErrNotFound] if there is no
 // such product or order, and [errors.ErrUnsupported] if the shop does not let orders be read.
 type RefusedError struct {
 	Problem storefront.Problem
@@ -92,7 +93,7 @@ type UnknownError struct {
 	Draft *Draft // nil: it was a read
 	// Refused is what the service said if it has refused the last try. An earlier try may still be
 	// on its way, and be taken. Another call with the draft does not settle that. To give the order
-	// up, wait some minutes, and ask the shop whether it exists, as by [Client.GetOrderByKey].
+	// up, ask the shop whether it exists, as [Client.GetOrderByKey] says.
 	Refused *storefront.Problem
 
 	again bool          // the next try may have a final answer

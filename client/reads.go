@@ -138,8 +138,10 @@ func (c *Client) GetOrder(ctx context.Context, id string) (order Order, err erro
 
 // GetOrderByKey returns the order that was created with an Idempotency-Key, such as that of a draft which is
 // not wanted any more, by the account that is signed in. Errors are as those of [Client.GetOrder]: if they
-// match [storefront.ErrNotFound], there is none so far. A try on its way may still create one, so wait some
-// minutes after the last. The shop remembers a key for a day; an older order is in [Client.Orders].
+// match [storefront.ErrNotFound], there is none so far. A try on its way may still create one, and while
+// the shop takes no orders, it may wait in the database: so wait until the shop takes orders again, and some
+// minutes more. Compare the order with the draft: something on the way may have dropped the query. The shop
+// remembers a key for a day; an older order is in [Client.Orders].
 func (c *Client) GetOrderByKey(ctx context.Context, key string) (Order, error) {
 	quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
 	query := strings.ReplaceAll(url.QueryEscape(quoted), "+", "%20")

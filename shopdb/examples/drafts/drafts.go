@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 )
 
 // Table makes the table. What is ordered may wait for long before its first try, as when the program does
-// not run: it gets a draft right before that, as a draft is sent for client.Lifetime.
+// not run: it gets a draft right before that, as a draft is sent for client.Lifetime. The drafts are of one
+// shop and one account: for several, add both as columns, and send what is theirs.
 const Table = `CREATE TABLE drafts (
 	id TEXT PRIMARY KEY, -- the program's own
 	item TEXT NOT NULL,
@@ -112,8 +114,15 @@ func (s *sender) send(ctx context.Context, w waits) error {
 	defer cancel()
 	order, err := s.shop.Order(ctx, draft)
 	if err != nil {
-		return err // a program that wants the draft no more after a RefusedError deletes its row
+		return err // after a RefusedError, a program may delete the row, once no other Send has read it
 	}
-	_, err = s.exec(ctx, "UPDATE drafts SET order_id = $1 WHERE id = $2", order.ID, w.id)
+	result, err := s.exec(ctx, "UPDATE drafts SET order_id = $1 WHERE id = $2", order.ID, w.id)
+	if err != nil {
+		return err
+	}
+	n, err := result.RowsAffected()
+	if err == nil && n == 0 {
+		err = fmt.Errorf("drafts: %s is the order %s, and its row was deleted before that was known", w.id, order.ID)
+	}
 	return err
 }
