@@ -98,8 +98,11 @@
 // "id", or one that breaks a rule of [storefront.NewResource], fails. key_hash is the SHA-256 sum of the
 // length of the scope in bytes (64 bits, big endian), the scope and the key.
 //
-// Programs may read all tables, write the first three, delete orders whose key_hash is NULL, raise keyed_ms
-// to keep a key for longer, which may then be for a day more, and set keep_ms to keep all keys for longer.
+// Programs may read all tables, write the first three, delete orders whose key_hash is NULL or, where
+// ForgetKeys is never called, whose keyed_ms is more than 25 hours ago by the clock of the database, put back
+// rows, whole, that a restored backup lacks, raise keyed_ms to keep a key for longer, which may then be for a
+// day more, and set keep_ms to keep all keys for longer. The names of what they add, such as columns, begin
+// with shop_: no later release adds such a one.
 // The store never deletes orders, and forgets keys only in [Store.ForgetKeys], which the program calls every
 // hour. Until then, the row is how a retry finds its order, whatever its age.
 //
