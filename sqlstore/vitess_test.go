@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -267,5 +268,54 @@ func TestVtgateDoesNotAnswerAStatement(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// vttablet ends the text of an error with the statement and its arguments. No log gets these.
+func TestErrorsOfVttabletAreLoggedWithoutValues(t *testing.T) {
+	for number, test := range map[uint16]struct {
+		text   string
+		status int // of the answer
+	}{
+		1205: {"Lock wait timeout exceeded", 503},
+		1406: {"Data too long for column 'item'", 500},
+		1062: {"Duplicate entry 'kettle 1' for key 'orders.by_item'", 500}, // an index of the shop's
+	} {
+		inBubble(t, test.text, func(t *testing.T) {
+			store := sqlstore.New(open(t, newVtgate(func(_ context.Context, query string, args row) ([]row, error) {
+				switch kindOf(query) {
+				case "INSERT", "ORDERS":
+					time.Sleep(time.Millisecond) // so that orders share a commit
+					return nil, &mySQLError{number, fmt.Sprintf("vttablet: %s (errno %d): Sql: %q, BindVars: {%q}",
+						test.text, number, query, args)}
+				case "REPLAY", "TAKEN":
+					return nil, nil
+				}
+				return nil, errPassOn
+			})), &sqlstore.Options{Timeout: timeout, OrderLists: true})
+			log, wg := new(strings.Builder), new(sync.WaitGroup)
+			service := storefront.NewWithOptions(store, &storefront.Options{
+				Logger: slog.New(slog.NewTextHandler(log, nil))})
+			for i := range 3 {
+				r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(
+					fmt.Sprintf(`{"item":"kettle %d","qty":1}`, i)))
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Idempotency-Key", fmt.Sprintf(`"k%d"`, i))
+				wg.Go(func() {
+					w := httptest.NewRecorder()
+					if service.ServeHTTP(w, r); w.Code != test.status {
+						t.Errorf("the answer is %d %s, want %d", w.Code, w.Body, test.status)
+					}
+				})
+			}
+			wg.Wait()
+			if strings.Count(log.String(), "vttablet: ") != 3 || strings.Contains(log.String(), "kettle") {
+				t.Errorf("the log has not 3 errors without an item:\n%s", log)
+			}
+			_, err := store.OrderReader().GetOrder(t.Context(), "ada", "ord_1")
+			if err == nil || strings.Contains(err.Error(), "ada") {
+				t.Errorf("GetOrder returned %v, want an error without the scope", err)
+			}
+		})
 	}
 }

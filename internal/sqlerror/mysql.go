@@ -108,8 +108,20 @@ var mySQLTexts = []textClass{
 // which clients have sent.
 func mySQLText(err error) string {
 	text, _, _ := strings.Cut(err.Error(), " (errno ")
-	text, _, _ = strings.Cut(text, `: Sql: "`)
+	text, _, _ = strings.Cut(text, vitessStatement)
 	return text
+}
+
+// vitessStatement begins what vttablet adds to the text of an error. The text may end in its midst.
+const vitessStatement = `: Sql: "`
+
+// mySQLValue is in the texts of errors that quote a value of a row, which may have any text in it.
+var mySQLValue = regexp.MustCompile(`(?s)(Duplicate entry|value:) '.*' for (key|column) `)
+
+// withoutMySQLValues returns a text without the values of rows that MySQL quotes in it, or Vitess adds.
+func withoutMySQLValues(text string) string {
+	text, _, _ = strings.Cut(text, vitessStatement)
+	return mySQLValue.ReplaceAllString(text, "$1 '…' for $2 ")
 }
 
 func mySQLCodeClass(err error) (Class, bool) {

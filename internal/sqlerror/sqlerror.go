@@ -44,6 +44,28 @@ func (e classified) Unwrap() error { return e.error }
 // With returns err with a class that is not evident from its text or code.
 func With(class Class, err error) error { return classified{err, class} }
 
+// A redacted error has the text of another one without some values.
+type redacted struct {
+	error
+	text string
+}
+
+func (e redacted) Error() string { return e.text }
+func (e redacted) Unwrap() error { return e.error }
+
+// WithoutValues returns err with a text, for a log, that has no values of rows. It goes by the text alone, as
+// err may only quote the error of the database. PostgreSQL sends values as details, which are in no driver's
+// text, and SQLite has none.
+func WithoutValues(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text := withoutMySQLValues(err.Error()); text != err.Error() {
+		return redacted{err, text}
+	}
+	return err
+}
+
 // A textClass is how texts of errors without a code begin or end, and their class.
 type textClass struct {
 	text string

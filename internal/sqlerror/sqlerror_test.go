@@ -153,3 +153,34 @@ func TestClassesOfErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestWithoutValues(t *testing.T) {
+	const vttablet = "target: shop.80-.primary: vttablet: Lock wait timeout exceeded (errno 1205) (sqlstate HY000)"
+	for _, test := range []struct {
+		err  error
+		want string // "": the same error
+	}{
+		{nil, ""},
+		{io.EOF, ""},
+		{number(1205, "Lock wait timeout exceeded"), ""},
+		{number(1205, vttablet+`: Sql: "insert …", BindVars: {vtg2: "value:\"kettle\""}`), "Error 1205: " + vttablet},
+		{number(1205, vttablet+`: Sql: "insert … 'kettle' [TRUNCATED]`), "Error 1205: " + vttablet},
+		{fmt.Errorf("gone: %v", number(1205, vttablet+": Sql: \"\nkettle")), "gone: Error 1205: " + vttablet},
+		{number(1062, "Duplicate entry 'a' for key 'b\n' for key 'orders.item'"),
+			"Error 1062: Duplicate entry '…' for key 'orders.item'"},
+		{number(1062, `Duplicate entry 'kettle' for key 'orders.key_hash': Sql: "insert' for key '`),
+			"Error 1062: Duplicate entry '…' for key 'orders.key_hash'"},
+		{number(1366, `Incorrect string value: '\xFFkettle' for column 'item' at row 1`),
+			"Error 1366: Incorrect string value: '…' for column 'item' at row 1"},
+	} {
+		got := WithoutValues(test.err)
+		switch {
+		case test.want == "" && got != test.err:
+			t.Errorf("of %v, it is %v, want the same error", test.err, got)
+		case test.want != "" && (got.Error() != test.want || !errors.Is(got, test.err)):
+			t.Errorf("of %v, it is %v, want %s, which wraps it", test.err, got, test.want)
+		case Of(got) != Of(test.err):
+			t.Errorf("the class of %v is %d, and was %d", got, Of(got), Of(test.err))
+		}
+	}
+}
