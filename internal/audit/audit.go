@@ -336,10 +336,11 @@ func (a *Audit) endGap(now time.Time) {
 	a.lastAck = now
 }
 
-// newOrder returns the order with a number.
+// newOrder returns the order with a number, from 1 on. The first n orders want 5n pieces at most, as
+// cmd/exactlyonce says.
 func (a *Audit) newOrder(n int) *order {
 	key := a.Config.Prefix + strconv.Itoa(n)
-	o := &order{Order: Order{Key: key, Item: a.Config.Item, Qty: int64(1 + n%9)}, began: time.Now()}
+	o := &order{Order: Order{Key: key, Item: a.Config.Item, Qty: int64(1 + (n-1)%9)}, began: time.Now()}
 	if o.Item == "" {
 		o.Item = o.Key
 	}

@@ -166,7 +166,7 @@ func TestGoodShop(t *testing.T) {
 			t.Errorf("the requests are %v, with %d replays, %d retries and %d latencies; some should be sent twice "+
 				"at once, and some hung up", r.Outcomes, r.Replays, r.Retries, len(r.Latencies))
 		}
-		ids := make(map[string]bool)
+		ids, pieces := make(map[string]bool), int64(0)
 		for _, o := range s.audit.Orders() {
 			var order storefront.Order
 			err := json.Unmarshal(o.Body, &order)
@@ -175,9 +175,10 @@ func TestGoodShop(t *testing.T) {
 				t.Errorf("the order %+v was acknowledged as %s: %v", o, o.Body, err)
 			}
 			ids[order.ID] = true
+			pieces += order.Qty
 		}
-		if len(ids) != keys {
-			t.Errorf("there are %d orders, want %d", len(ids), keys)
+		if len(ids) != keys || pieces > 5*keys {
+			t.Errorf("there are %d orders of %d pieces, want %d, of 5 on average at most", len(ids), pieces, keys)
 		}
 	})
 }
