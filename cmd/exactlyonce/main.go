@@ -40,7 +40,7 @@
 //   - replayed differently: keys that were answered with one order and then with
 //     another one.
 //   - created twice: keys for which two responses say that they have created the
-//     order.
+//     order. So they do where something on the way drops the header Idempotent-Replayed.
 //   - acknowledged as another order: responses with another item or quantity, or other fields
 //     than were ordered, or with an order that another key has.
 //   - unanswered: keys that got no answer, for as long as -patience allows. Their

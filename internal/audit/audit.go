@@ -599,7 +599,7 @@ func (a *Audit) isAcknowledged(o *order) bool {
 func (a *Audit) acknowledge(o *order, url string, response answer, replaying bool) {
 	body, replayed := response.body, response.replayed
 	url = Shown(url)
-	var got storefront.Order
+	var got, first storefront.Order
 	err := json.Unmarshal(body, &got)
 	same, otherKey, created, lost := true, "", 0, false
 	a.change(func() {
@@ -631,6 +631,7 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 			a.result.Replayed++
 		}
 	})
+	another := json.Unmarshal(o.Body, &first) != nil || got.ID != first.ID
 	switch {
 	case err != nil || got.Item != o.Item || got.Qty != o.Qty || got.Fields != o.Fields || got.ID == "" ||
 		got.CreatedAt.IsZero():
@@ -638,8 +639,12 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 			url, body)
 	case otherKey != o.Key:
 		a.fault(Wrong, o, body, "%s acknowledges it with the order of %s: %s", url, otherKey, body)
-	case replaying && !replayed:
+	case replaying && !replayed && another:
 		a.fault(Lost, o, body, "it was acknowledged as\n%s\nand then %s has created\n%s", o.Body, url, body)
+	case !replayed && !another && (replaying || created > 1):
+		a.fault(Duplicated, o, body, "it was acknowledged before, and then %s answers with the same order, but "+
+			"without Idempotent-Replayed: true, as if it had created it now. Does something on the way drop "+
+			"that header?\n%s", url, body)
 	case !replayed && created > 1:
 		a.fault(Duplicated, o, body, "it was first acknowledged as\n%s\nand then %s has created\n%s", o.Body,
 			url, body)

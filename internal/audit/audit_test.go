@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -200,6 +202,15 @@ func TestBrokenPromises(t *testing.T) {
 			})
 		}
 	}
+	// says replays as it should, but says so for some calls alone, and for all of them.
+	says := func(some func(c call) bool) handler {
+		return func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			s.change(w, r, func(h http.Header, body []byte) []byte {
+				h.Set("Idempotent-Replayed", strconv.FormatBool(some(c)))
+				return body
+			})
+		}
+	}
 	isKey := func(c call) bool { return c.key == key }
 	replaysKey := func(c call) bool { return c.replaying && c.key == key }
 	readsKey := func(c call) bool { return c.reads && c.key == key }
@@ -223,13 +234,18 @@ func TestBrokenPromises(t *testing.T) {
 		}},
 		{"replays another body", Changed, edits(replaysKey, "$", " ")},
 		{"creates twice", Duplicated, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			s.change(w, r, func(h http.Header, body []byte) []byte {
-				if !c.replaying {
-					h.Del("Idempotent-Replayed")
+			if c.before > 0 && !c.replaying {
+				time.Sleep(time.Second) // the client has read the other answer, then, if it waits for two
+				acknowledged := func(o Order) bool { return o.Key == c.key && o.Body != nil }
+				if slices.ContainsFunc(s.audit.Orders(), acknowledged) {
+					s.other.ServeHTTP(w, r)
+					return
 				}
-				return body
-			})
+			}
+			s.good.ServeHTTP(w, r)
 		}},
+		{"says that it replays only at the end", Duplicated, says(func(c call) bool { return c.replaying })},
+		{"says that it replays, but not at the end", Duplicated, says(func(c call) bool { return !c.replaying })},
 		{"acknowledges another quantity", Wrong, edits(isKey, `"qty":`, `"qty":1`)},
 		{"drops fields", Wrong, edits(isKey, `,"fields":{[^}]*}`, "")},
 		{"does not show an order that it has acknowledged", Lost, edits(readsKey, `\[.*\]`, "[]")},
@@ -277,6 +293,10 @@ func TestBrokenPromises(t *testing.T) {
 				if reported != n || r.Progress.Faults != n || kept != min(n, keptFaults) {
 					t.Errorf("%d faults were reported, %d are the progress, and %d are kept, want %d",
 						reported, r.Progress.Faults, kept, n)
+				}
+				named := strings.Contains(fmt.Sprint(r.Faults), "Idempotent-Replayed")
+				if named != strings.Contains(row.name, "says that it replays") {
+					t.Errorf("whether the missing header is named: %t; %v", named, r.Faults)
 				}
 			})
 		})
