@@ -416,6 +416,7 @@ type answer struct {
 
 // send sends an order to a replica and checks the response.
 func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) answer {
+	acknowledged := a.isAcknowledged(o) // not afterwards: of two tries at once, the other one may be by then
 	result := a.exchange(ctx, o, url)
 	switch {
 	case result.outcome == Acknowledged:
@@ -423,7 +424,7 @@ func (a *Audit) send(ctx context.Context, o *order, url string, replaying bool) 
 		if result.readable {
 			a.readBack(ctx, o, url)
 		}
-	case result.status == http.StatusUnprocessableEntity && a.isAcknowledged(o):
+	case result.status == http.StatusUnprocessableEntity && acknowledged:
 		a.fault(Lost, o, result.body, "it was acknowledged, and then %s", result.problem)
 	case result.outcome == Odd:
 		a.fault(Unexpected, o, result.body, "%s", result.problem)

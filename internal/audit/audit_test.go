@@ -211,6 +211,14 @@ func TestBrokenPromises(t *testing.T) {
 			})
 		}
 	}
+	// isTwin tells whether a client has sent an order twice at once. The other answer was read by then.
+	isTwin := func(s *shop, c call) bool {
+		if c.before == 0 || c.replaying {
+			return false
+		}
+		time.Sleep(time.Second)
+		return slices.ContainsFunc(s.audit.Orders(), func(o Order) bool { return o.Key == c.key && o.Body != nil })
+	}
 	isKey := func(c call) bool { return c.key == key }
 	replaysKey := func(c call) bool { return c.replaying && c.key == key }
 	readsKey := func(c call) bool { return c.reads && c.key == key }
@@ -234,16 +242,20 @@ func TestBrokenPromises(t *testing.T) {
 		}},
 		{"replays another body", Changed, edits(replaysKey, "$", " ")},
 		{"creates twice", Duplicated, func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
-			if c.before > 0 && !c.replaying {
-				time.Sleep(time.Second) // the client has read the other answer, then, if it waits for two
-				acknowledged := func(o Order) bool { return o.Key == c.key && o.Body != nil }
-				if slices.ContainsFunc(s.audit.Orders(), acknowledged) {
-					s.other.ServeHTTP(w, r)
-					return
-				}
+			if isTwin(s, c) {
+				s.other.ServeHTTP(w, r)
+				return
 			}
 			s.good.ServeHTTP(w, r)
 		}},
+		{"refuses one of two tries and creates by the other", Unexpected,
+			func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+				if isTwin(s, c) {
+					w.WriteHeader(http.StatusUnprocessableEntity)
+					return
+				}
+				s.good.ServeHTTP(w, r)
+			}},
 		{"says that it replays only at the end", Duplicated, says(func(c call) bool { return c.replaying })},
 		{"says that it replays, but not at the end", Duplicated, says(func(c call) bool { return !c.replaying })},
 		{"acknowledges another quantity", Wrong, edits(isKey, `"qty":`, `"qty":1`)},
