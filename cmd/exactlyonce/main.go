@@ -27,6 +27,9 @@
 // key is sent to every URL once more. Ctrl-C ends the creating early and goes on to
 // the replaying; a second one ends that, too.
 //
+// A shop need not remember a key for longer than 24 hours. So the creating ends by itself after 20,
+// and no key is sent again that is older than 23: it could create another order, and would prove nothing.
+//
 // # How to read the result
 //
 // The exit status is 0 if every promise was kept. The flag -help prints the others.
@@ -154,7 +157,8 @@ func usage() {
 	out := flag.CommandLine.Output()
 	fmt.Fprint(out, `exactlyonce creates orders while you make a shop fail, and tells whether it
 keeps every order that it acknowledges, and creates none twice. The orders are
-real ones.
+real ones. They are created within 20 hours, as a shop need not remember a key
+for longer than 24.
 
 Usage: exactlyonce -url http://a:8080,http://b:8080 [flags]
 

@@ -161,6 +161,9 @@ func TestWording(t *testing.T) {
 			""},
 		{result{Progress: audit.Progress{Sent: 140, Acknowledged: 140, Replayed: 100}}, nil, 1,
 			[]string{"Not known whether every promise was kept: the replaying was ended early."}, "others"},
+		{result{Progress: audit.Progress{Sent: 140, Acknowledged: 140, Replayed: 100}, Old: 40}, nil, 1,
+			[]string{"Not known whether every promise was kept: of 140 replays, 40 were left out, as their keys " +
+				"were older than 23 hours."}, "ended early"},
 		{result{Progress: audit.Progress{Sent: 140, Acknowledged: 140}, // all replays are 401
 			Broken: [audit.Kinds]int{audit.Unexpected: 20}}, nil, 1,
 			[]string{"Not known whether every promise was kept: 20 answered unexpectedly."}, "ended early"},

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"example.com/storefront"
 	"example.com/storefront/internal/audit"
 )
 
@@ -50,6 +51,9 @@ func judge(r *audit.Result, replays int, notStarted *audit.NotStarted) (status i
 		return statusNotStarted, notStartedVerdict(notStarted, r.Acknowledged)
 	case unanswered > 0:
 		return statusBroken, fmt.Sprintf("%s%d %s.", unknown, unanswered, audit.Unanswered)
+	case r.Old > 0:
+		return statusBroken, unknown + fmt.Sprintf("of %d replays, %d were left out, as their keys were "+
+			"older than %.0f hours.", replays, r.Old, audit.OldestKey.Hours())
 	case r.Replayed < replays && unexpected > 0:
 		return statusBroken, fmt.Sprintf("%s%d %s.", unknown, unexpected, audit.Unexpected)
 	case r.Replayed < replays:
@@ -131,7 +135,8 @@ func writeFigures(w io.Writer, c audit.Config, r *audit.Result) {
 	line("orders read", r.Read, "by their keys, if the shop serves orders")
 	line("keys replayed", fmt.Sprintf("%d of %d", r.Replayed, r.Acknowledged*len(c.URLs)),
 		"each key by each URL")
-	line("creating", rounded(r.Creating), "")
+	line("creating", rounded(r.Creating), fmt.Sprintf("at most %.0f hours, as a shop may forget keys after %.0f",
+		audit.LongestCreating.Hours(), storefront.KeyLifetime.Hours()))
 	line("replaying", rounded(r.Replaying), "")
 	line("longest gap", rounded(r.LongestGap),
 		fmt.Sprintf("from %v to %v after the start", rounded(r.GapBegan), rounded(r.GapBegan+r.LongestGap)))

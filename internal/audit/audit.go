@@ -141,6 +141,17 @@ type Progress struct {
 // finely, and what has just come back has as much to do.
 const longestPause = 100 * time.Millisecond
 
+// A shop may forget a key after storefront.KeyLifetime, and what is sent with it then is another order. So no
+// key is replayed that is older than OldestKey, an hour less, as requests take time; and no order is sent for
+// the first time after LongestCreating, so that there is time for the replaying.
+const (
+	OldestKey       = storefront.KeyLifetime - time.Hour
+	LongestCreating = 20 * time.Hour
+)
+
+// age returns how long ago a time is by the wall clock: the other one may stand still in suspend.
+func age(t time.Time) time.Duration { return time.Now().Round(0).Sub(t) }
+
 // firstPause is between two rounds of tries of the first order.
 const firstPause = time.Second / 2
 
@@ -289,16 +300,18 @@ func (a *Audit) begin() {
 // errImpatient ends the creating when nothing was acknowledged for long.
 var errImpatient = errors.New("nothing was acknowledged for long")
 
-// Create creates the orders. It returns once all are acknowledged or refused, ctx
-// is done, or nothing was acknowledged for as long as it is patient.
+// Create creates the orders, or as many as it can send within LongestCreating. It returns once all are
+// acknowledged or refused, ctx is done, or nothing was acknowledged for as long as it is patient.
 func (a *Audit) Create(ctx context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var taken atomic.Int64
+	var began time.Time
 	a.change(func() {
 		if len(a.orders) == 0 {
 			a.begin()
 		}
+		began = a.result.Began
 		taken.Store(int64(len(a.orders)))
 		a.patience = time.AfterFunc(a.Config.Patience, func() { cancel(errImpatient) })
 	})
@@ -313,6 +326,9 @@ func (a *Audit) Create(ctx context.Context) {
 				}
 				if a.Config.Before != nil {
 					a.Config.Before(ctx)
+				}
+				if age(began) > LongestCreating {
+					return
 				}
 				a.create(ctx, n, rng)
 			}
@@ -679,7 +695,7 @@ func (a *Audit) fault(kind Kind, o *order, body []byte, format string, args ...a
 
 // Replay sends the key of every acknowledged order to every replica once more. A
 // replica that does not answer is given as much time as there is patience, from the
-// last answer on. Replay returns early if ctx is done.
+// last answer on. Replay leaves out what is older than OldestKey, and returns early if ctx is done.
 func (a *Audit) Replay(ctx context.Context) {
 	// What is left of the faults is not what a replay is to meet.
 	a.client.CloseIdleConnections()
@@ -727,8 +743,12 @@ type replica struct {
 func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
 	for pause := time.Millisecond; ; pause = min(2*pause, longestPause) {
 		a.mu.Lock()
-		problem := r.problem
+		problem, old := r.problem, age(o.began) > OldestKey
 		a.mu.Unlock()
+		if old {
+			a.change(func() { a.result.Old++ })
+			return
+		}
 		if problem != "" {
 			a.fault(Unanswered, o, nil, "it was acknowledged, and at the end %s does not replay it: %s", Shown(r.url),
 				problem)

@@ -381,6 +381,22 @@ func TestNothingIsAcknowledgedAnyMore(t *testing.T) {
 	})
 }
 
+// A shop may forget keys after a day, and has broken no promise then.
+func TestOldKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShop(func(s *shop, w http.ResponseWriter, r *http.Request, c call) { s.good.ServeHTTP(w, r) })
+		s.audit.Config.Patience = storefront.KeyLifetime
+		s.audit.Config.Before = func(context.Context) { time.Sleep(6 * time.Hour) }
+		s.audit.Create(t.Context()) // every client sends an order after 6, 12 and 18 hours
+		time.Sleep(7 * time.Hour)   // until the first of them are 25 hours old
+		s.audit.Replay(t.Context())
+		r := s.audit.Result()
+		if r.Broken != [Kinds]int{} || r.Acknowledged != 24 || r.Replayed != 2*16 || r.Old != 2*8 {
+			t.Errorf("%+v, %d are old; faults %v, want of 24 orders the last 16 replayed", r.Progress, r.Old, r.Faults)
+		}
+	})
+}
+
 var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
 // The first order is sent alone until it is acknowledged. What is no reason to try again

@@ -19,6 +19,7 @@ type Result struct {
 	Retries  int           // times that an order was sent again
 	Read     int           // times that a shop that serves orders has shown an acknowledged one, or none
 	Again    int           // times that a key was sent again because it was not answered, in the replaying
+	Old      int           // keys that were too old to be sent again, times replicas
 
 	// LongestGap is the longest time of the creating in which no order was
 	// acknowledged, and GapBegan is when it did, since the creating began.
