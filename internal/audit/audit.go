@@ -618,7 +618,7 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 	url = Shown(url)
 	var got, first storefront.Order
 	err := json.Unmarshal(body, &got)
-	same, otherKey, created, lost := true, "", 0, false
+	same, otherKey, created := true, "", 0
 	a.change(func() {
 		if o.Body == nil {
 			now := time.Now()
@@ -643,7 +643,7 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 		if !replayed {
 			o.created++
 		}
-		created, lost = o.created, o.broken[Lost]
+		created = o.created
 		if replaying && replayed && same {
 			a.result.Replayed++
 		}
@@ -665,7 +665,7 @@ func (a *Audit) acknowledge(o *order, url string, response answer, replaying boo
 	case !replayed && created > 1:
 		a.fault(Duplicated, o, body, "it was first acknowledged as\n%s\nand then %s has created\n%s", o.Body,
 			url, body)
-	case !same && !lost: // for a lost one, the other replicas replay what the key has created instead
+	case !same:
 		a.fault(Changed, o, body, "it was first acknowledged as\n%s\nand then by %s as\n%s", o.Body, url,
 			body)
 	}
@@ -676,7 +676,8 @@ func (a *Audit) fault(kind Kind, o *order, body []byte, format string, args ...a
 	f := Fault{Kind: kind, Key: o.Key, Detail: printable(fmt.Sprintf(format, args...)), Body: body}
 	known := false
 	a.change(func() {
-		known = o.broken[kind] && kind != Unexpected
+		known = o.broken[kind] && kind != Unexpected ||
+			kind == Changed && o.broken[Lost] // what the key has created instead is replayed and shown since then
 		if known {
 			return
 		}
