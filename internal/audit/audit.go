@@ -695,8 +695,8 @@ func (a *Audit) fault(kind Kind, o *order, body []byte, format string, args ...a
 }
 
 // Replay sends the key of every acknowledged order to every replica once more. A
-// replica that does not answer is given as much time as there is patience, from the
-// last answer on. Replay leaves out what is older than OldestKey, and returns early if ctx is done.
+// replica that does not answer is given as much time as there is patience, from when it was asked or
+// has last answered. Replay leaves out what is older than OldestKey, and returns early if ctx is done.
 func (a *Audit) Replay(ctx context.Context) {
 	// What is left of the faults is not what a replay is to meet.
 	a.client.CloseIdleConnections()
@@ -711,7 +711,7 @@ func (a *Audit) Replay(ctx context.Context) {
 	a.mu.Unlock()
 	replicas := make([]*replica, len(a.Config.URLs))
 	for i, url := range a.Config.URLs {
-		replicas[i] = &replica{url: url, answered: began}
+		replicas[i] = &replica{url: url}
 	}
 	var clients sync.WaitGroup
 	var taken atomic.Int64
@@ -736,12 +736,13 @@ func (a *Audit) Replay(ctx context.Context) {
 // A replica is one that keys are sent to again. The Audit's mutex guards it.
 type replica struct {
 	url      string
-	answered time.Time // the last time, or when the replaying began
+	answered time.Time // the last time
 	problem  string    // unless it is empty, the replica is given up
 }
 
 // replay sends a key to a replica until it answers.
 func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
+	asked := time.Now() // perhaps long after an answer: all clients may have waited for another replica
 	for pause := time.Millisecond; ; pause = min(2*pause, longestPause) {
 		a.mu.Lock()
 		problem, old := r.problem, age(o.began) > OldestKey
@@ -766,7 +767,7 @@ func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
 				return
 			}
 			a.result.Again++
-			if time.Since(r.answered) > a.Config.Patience {
+			if min(time.Since(r.answered), time.Since(asked)) > a.Config.Patience {
 				r.problem = answer.problem
 			}
 		})

@@ -337,6 +337,19 @@ func TestUnansweredKeys(t *testing.T) {
 	}
 }
 
+// Each replica has as much time as there is patience, although all clients wait for the other one first.
+func TestReplicasThatComeBackInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replayingBegan := sync.OnceValue(time.Now)
+		newShop(func(s *shop, w http.ResponseWriter, r *http.Request, c call) {
+			if c.replaying && time.Since(replayingBegan()) < time.Duration(c.replica+1)*50*time.Second {
+				panic(http.ErrAbortHandler)
+			}
+			s.good.ServeHTTP(w, r)
+		}).wantKept(t)
+	})
+}
+
 // A shop that comes back has broken no promise. How long it was away is the longest gap.
 func TestShopThatComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
