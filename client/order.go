@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -243,7 +242,7 @@ func (c *Client) ended(ctx context.Context) error {
 // another order, such as the answer that a cache has kept, does not.
 func (a *answer) order(draft *Draft) (storefront.Order, bool) {
 	var order storefront.Order
-	if a.status != http.StatusCreated || a.err != nil || json.Unmarshal(a.body, &order) != nil ||
+	if a.status != http.StatusCreated || a.err != nil || ijson.Unmarshal(a.body, &order) != nil ||
 		order.ID == "" || order.Item != draft.item || order.Qty != draft.qty ||
 		ijson.Sum([]byte(order.Fields)) != ijson.Sum([]byte(draft.fields)) {
 		return storefront.Order{}, false

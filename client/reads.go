@@ -15,6 +15,7 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/internal/httpfield"
+	"example.com/storefront/internal/ijson"
 )
 
 const (
@@ -95,7 +96,7 @@ func (o *Order) UnmarshalJSON(data []byte) error {
 	var read Order
 	err := read.Resource.UnmarshalJSON(data)
 	if err == nil {
-		err = json.Unmarshal(data, &read.Order)
+		err = ijson.Unmarshal(data, &read.Order)
 	}
 	if err == nil && (read.Item == "" || read.Qty == 0) {
 		err = errors.New("it has no item, or no quantity")

@@ -3,6 +3,7 @@ package ijson
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 )
@@ -16,6 +17,33 @@ func Marshal(v any) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// Unmarshal decodes text into a struct as [json.Unmarshal] does, but an object has to be I-JSON, and only
+// members whose names are exactly those in the tags of the struct are decoded. To encoding/json, a member Qty
+// is the field qty, too, and overwrites what came before.
+func Unmarshal(text []byte, v any) error {
+	members, isObject, err := Parse(text)
+	if err != nil {
+		return err
+	}
+	if !isObject {
+		return json.Unmarshal(text, v)
+	}
+	names := make(map[string]bool)
+	for field := range reflect.TypeOf(v).Elem().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names[name] = true
+	}
+	exact := append(make([]byte, 0, len(text)+2), '{')
+	for _, m := range members {
+		if names[string(m.Name)] {
+			exact = AppendString(exact, string(m.Name))
+			exact = append(append(append(exact, ':'), m.Value...), ',')
+		}
+	}
+	exact = append(bytes.TrimSuffix(exact, []byte(",")), '}')
+	return json.Unmarshal(exact, v)
 }
 
 // AppendString appends s to b as a JSON string.
