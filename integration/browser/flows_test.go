@@ -105,11 +105,19 @@ func TestOrdersAreReadBack(t *testing.T) {
 	p.set("#key", "a +b")
 	p.click("#of-key", 10)
 	p.want("that of a key", p.texts("#mine button"), ids[1:2])
+	for i, typed := range []string{`"a\"b"`, `"a\"b";v=1 `, ` "\\"`, `a\ b `} {
+		p.set("#key", typed)
+		p.click("#order", 11+2*i)
+		p.click("#of-key", 12+2*i)
+		orders := p.store.Orders()
+		p.want("that of "+typed, p.texts("#mine button"), []string{orders[len(orders)-1].ID})
+	}
 	p.set("#key", "none")
-	p.click("#of-key", 11)
+	p.click("#of-key", 19)
 	p.said("#history-said", "0 orders.")
 	p.want("the opened order", p.text("#opened"), "")
-	p.statuses("200", "200", "200", "200", "200", "201", "422", "422", "400", "201", "201")
+	p.statuses("200", "200", "201", "200", "201", "200", "201", "200", "201", "200", "200", "200", "200",
+		"201", "422", "422", "400", "201", "201")
 
 	without := open(t, newShop(t))
 	for _, hidden := range []string{"#history", "#with-fields"} {

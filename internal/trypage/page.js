@@ -642,8 +642,9 @@ function orderRow({id, ...rest}) {
 }
 on("my-orders", () => readOrders([]));
 on("more-orders", () => readOrders([["after", next]]));
-// A key is quoted: a space in it would be refused, and so would a + that is not escaped.
-on("of-key", () => readOrders([["idempotency_key", JSON.stringify($("key").value.replace(/^"(.*)"$/, "$1"))]]));
+// A bare key is quoted, as a space in it would be refused. What has a quote or a comma is no bare key.
+const quoted = key => /[",]/.test(key) ? key : JSON.stringify(key);
+on("of-key", () => readOrders([["idempotency_key", quoted($("key").value.replace(/^[ \t]+|[ \t]+$/g, ""))]]));
 
 // Pages
 
