@@ -290,6 +290,7 @@ func (st *statements) insert(ctx context.Context, to sender, p *proposal) (n int
 		defer func() {
 			if err != nil && ctx.Err() != nil && whole.Err() == nil {
 				err = sqlerror.With(sqlerror.Conflict, fmt.Errorf("sqlstore: the INSERT of the order waits: %w", err))
+				p.watch.Keep() // this one is given up
 			}
 			cancel()
 		}()
