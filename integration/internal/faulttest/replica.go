@@ -91,7 +91,7 @@ func (r *Replica) waitFor(path string) {
 	}
 	process.WaitFor(r.t, r.URL+path+" is 200", 5*time.Minute, watched, func() error {
 		if _, ended := r.Process.HasEnded(); ended && r.Supervised {
-			if log := process.LogTail(r.Log); !strings.Contains(log, "the database does not answer") {
+			if log := process.LogTail(r.Log); !strings.Contains(log, "the database is not ready") {
 				r.t.Fatalf("a replica has ended by itself: %s", log)
 			}
 			r.Start()
