@@ -278,6 +278,60 @@ func TestJavaScriptJournalFails(t *testing.T) {
 		is("with a parser of its own", fields.n, "9007199254740993");`})
 }
 
+// Where a program fails that the client for Bash calls, or what it prints is not written, that is no statement about
+// an order, or a list.
+func TestBashProgramsFail(t *testing.T) {
+	t.Parallel()
+	bash := languages[0]
+	need.Programs(t, need.Tools, bash.programs...)
+	shop, dir := newFolderShop(t), t.TempDir()
+	for i := range 3 {
+		shop.store.Users.Put(storefront.MustResource(fmt.Sprint("u", i), nil))
+	}
+	r := bash.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+	order(t, r, "open")
+	shop.answers(storefront.NewWithOptions(&shop.store, &storefront.Options{Orders: &shop.store,
+		Scope: func(*http.Request) string { return "everybody" }}).ServeHTTP)
+	order(t, r, "kept")
+	r.end()
+	runProgram(t, bash, shop.URL, dir, map[string]string{"bash": `
+		source storefront.sh
+		fails='' full=/dev/full
+		for program in flock jq ls sed; do # by who calls it, and its arguments
+			eval "$program() { [[ \"\${FUNCNAME[*]} \$*\" != \$fails ]] || return 2; command $program \"\$@\"; }"
+		done
+		is() { [[ $2 == "$3" ]] || echo "$1: $2, want $3"; }
+		id=$(storefront order kept | jq -r .id)
+		while read -r command fails; do
+			is "$command without $fails" "$(storefront ${command//,/ } 2>/dev/null; echo $?)" 1
+		done <<-'end'
+			users,1 jq _storefront_walk *.next *
+			users,1 jq _storefront_jq _storefront_walk *
+			users,1 jq _storefront_walk *-1*
+			users,1 sed _storefront_jq _storefront_walk *
+			find-order,open jq _storefront_jq _storefront_find_order *
+			find-order,open sed _storefront_mark _storefront_jq _storefront_find_order *
+			find-order,kept jq _storefront_jq _storefront_kept *
+			order,kept jq _storefront_jq _storefront_kept *
+			order,kept,kept,2 jq _storefront_same *
+			order,kept,kept,2 sed _storefront_mark _storefront_same *
+			order,kept flock *
+			pending jq _storefront_pending *
+			pending ls *
+		end
+		is 'an order without jq' "$(fails='jq _storefront_jq *'; storefront get-order "$id"; echo $?)" 1
+		for command in users users,1 orders find-order,kept order,kept get-order,"$id" pending; do
+			is "$command on a full disk" "$(storefront ${command//,/ } 2>/dev/null >$full; echo $?)" 1
+		done
+		for command in pending find-order,open; do
+			is "$command without a folder" "$(STOREFRONT_JOURNAL=/dev/null storefront ${command//,/ } 2>/dev/null; echo $?)" 1
+		done
+		is 'an empty list' "$(storefront widgets; echo $?)" 0
+		is 'the users' "$(storefront users 1 | jq -r .id | tr '\n' ' ')" 'u0 u1 u2 '
+		ls() { command ls "$@"; return 1; } # a file has gone before ls looks at it
+		is 'the drafts' "$(storefront pending; echo $?)" $'open\n0'`})
+}
+
 // A product that one account has read is not what another gets, even if the shop has one tag for both.
 func TestProductIsNotAnothers(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {

@@ -31,7 +31,7 @@
 # its standard input; what it prints goes to standard error. The status is 0 if no answer came.
 
 storefront() (
-	set +eu
+	set +eu -o pipefail # or a program that fails would say that there is nothing
 	LC_ALL=C IFS=$' \t\n'
 	try=40 lifetime=$((23 * 3600)) ahead=3600 most=$((1 << 20)) ours=urn:problem-type:storefront:
 	set=1767225600 # 2026: a clock that says an earlier time was not set since the machine was started
@@ -100,7 +100,10 @@ _storefront_order() {
 	_storefront_lock "$name"
 	if [[ -e $file || -L $file ]]; then
 		_storefront_load
-		[[ ! $asked ]] || _storefront_same . "$asked" "$body" || _storefront_fail 2 "$name is another order: $body"
+		[[ ! $asked ]] || _storefront_same . "$asked" "$body" || {
+			(($? == 1)) || _storefront_fail 1 "jq has failed"
+			_storefront_fail 2 "$name is another order: $body"
+		}
 		# Who wrote it may have been killed before it was on the disk.
 		sync -- "${file%/*}" "${file%/*}/.." || _storefront_fail 1 "the journal cannot be synced"
 		case $state in
@@ -212,7 +215,8 @@ _storefront_load() {
 _storefront_kept() { _storefront_jq -c ".$1" <<<"${line#*$'\t'}"; }
 
 _storefront_find_order() {
-	local name=$1 dir=${STOREFRONT_JOURNAL:?is the folder of the journal} file line body made begun state query found
+	local name=$1 dir file line body made begun state query found
+	_storefront_dir
 	_storefront_file "$name"
 	[[ -e $file ]] || _storefront_fail 2 "there is no draft of $name"
 	_storefront_load
@@ -230,9 +234,11 @@ _storefront_found() {
 }
 
 _storefront_pending() {
-	local dir=${STOREFRONT_JOURNAL:?is the folder of the journal} file line name
-	# Where two files have a name, one is a copy. To look at the hash of each would take long.
-	[[ ! -d $dir ]] || ls -Atr --quoting-style=escape -- "$dir" | while IFS= read -r file; do
+	local dir file line name
+	_storefront_dir
+	# Where two files have a name, one is a copy. To look at the hash of each would take long. ls ends with 1 if
+	# a file has gone before it looks at it.
+	{ ls -Atr --quoting-style=escape -- "$dir" || (($? == 1)); } | while IFS= read -r file; do
 		[[ $file != *.json ]] || _storefront_entry "$dir/$file"
 	done | jq -Rnr --arg shop "$shop" --arg account "$account" "$entry"' [inputs | .[:index("\t")] as $file | entry |
 			select(. == null or .shop == $shop and .account == $account) |
@@ -243,11 +249,11 @@ _storefront_pending() {
 		name=${line#"${line%%$'\t'*}"} line=${line%%$'\t'*}
 		[[ $name != $'\t\t'* ]] || _storefront_file "${name:2}"
 		if [[ $name == $'\t='* || $name == $'\t\t'* && $file == "$dir/$line" ]]; then
-			printf '%s\n' "${name:2}"
+			printf '%s\n' "${name:2}" || exit 1
 		else
 			printf 'the journal leaves out %s, which is no entry, or of another version\n' "$line" >&2
 		fi
-	done
+	done || _storefront_fail 1 "the journal cannot be read"
 }
 
 _storefront_forget() {
@@ -276,17 +282,17 @@ _storefront_walk() {
 			query=limit size=$((10#$size > 1 ? 10#$size / 2 : 1))
 			continue
 		fi
-		next=$(jq -r '.next // empty' <<<"$answer")
+		next=$(jq -r '.next // empty' <<<"$answer") || exit 1
 		[[ ! $next || ! ${seen[:$next]-} ]] || _storefront_fail 4 "Blocked: the list goes round in a circle"
-		line=$(_storefront_jq -c '.data[]' <<<"$answer")
+		line=$(_storefront_jq -c '.data[]' <<<"$answer") || exit 1
 		if [[ $line ]]; then
 			items+=("$line") seen=()
-			last=$(jq -c '.data[-1].id' <<<"$answer")
+			last=$(jq -c '.data[-1].id' <<<"$answer") || exit 1
 		fi
 		[[ $next ]] || break
 		cursor=$next seen[:$next]=1
 	done
-	printf '%s\n' "${items[@]}" | grep . || :
+	((!${#items[@]})) || printf '%s\n' "${items[@]}"
 }
 
 _storefront_get_order() { _storefront_item /v1/orders "$1"; }
@@ -400,19 +406,20 @@ _storefront_is() {
 
 # _storefront_same reports whether two texts are objects that a filter makes equal, and the first has an ID unless
 # the filter is ".": proxies have mixed up answers. Numbers are compared by value, however many digits they have.
+# The status is 1 only if they are two other texts.
 _storefront_same() {
 	printf '%s\n' "$2" "$3" | _storefront_mark | jq -es 'def exact: if type == "string" and startswith("\ufdd0") then
 			.[1:] | capture("^(?<sign>-?)(?<whole>[0-9]+)([.](?<part>[0-9]+))?([eE][+]?(?<power>-?[0-9]+))?$") |
 			(.part // "") as $part | .sign as $sign | (.power // "0" | tonumber) as $power |
 			.whole + $part | capture("^0*(?<digits>([0-9]*[1-9])?)(?<zeros>0*)$") | if .digits == "" then "\ufdd0"
 			else "\ufdd0\($sign)\(.digits)e\($power + (.zeros | length) - ($part | length))" end else . end;
-		length == 2 and all(.[]; type == "object") and
+		if length == 2 then . else error end | all(.[]; type == "object") and
 		("'"$1"'" == "." or (.[0].id | type == "string" and . != "")) and
 		(map('"$1"' | walk(exact)) | .[0] == .[1])' >/dev/null 2>&1
 }
 
 # _storefront_jq calls jq with numbers as they are written, which jq would round.
-_storefront_jq() { _storefront_mark | jq "$@" | LC_ALL=C sed -E 's/"\xEF\xB7\x90([0-9.eE+-]*)"/\1/g'; }
+_storefront_jq() { _storefront_mark | jq "$@" | LC_ALL=C sed -E 's/"\xEF\xB7\x90([0-9.eE+-]*)"/\1/g' || return 1; }
 
 # _storefront_mark makes each number of JSON a string that begins with U+FDD0. Control characters are in no JSON.
 _storefront_mark() {
@@ -436,6 +443,12 @@ _storefront_wait() {
 	)
 }
 
+# _storefront_dir sets dir to the folder, in which a file that is not seen is none.
+_storefront_dir() {
+	dir=${STOREFRONT_JOURNAL:?is the folder of the journal}
+	mkdir -p -m 700 -- "$dir" && [[ -x $dir ]] || _storefront_fail 1 "the journal cannot be opened"
+}
+
 # _storefront_file sets file to that of a name.
 _storefront_file() {
 	file=$(printf '%s\n%s\n%s' "$shop" "$account" "$1" | sha256sum) || exit 1
@@ -445,11 +458,14 @@ _storefront_file() {
 # _storefront_lock sets file, and returns when this process has the name. The lock is the kernel's, and goes
 # with the process and its curl.
 _storefront_lock() {
-	local dir=${STOREFRONT_JOURNAL:?is the folder of the journal}
+	local dir
+	_storefront_dir
 	_storefront_file "$1"
-	mkdir -p -m 700 -- "$dir" || exit 1
 	while exec {lock}>>"${file%.json}.lock" || exit 1; do
-		flock -w "$patience" "$lock" || _storefront_fail 5 "Unknown: another process is sending this order"
+		flock -w "$patience" "$lock" || {
+			(($? == 1)) || _storefront_fail 1 "the journal cannot be locked"
+			_storefront_fail 5 "Unknown: another process is sending this order"
+		}
 		[[ ${file%.json}.lock -ef /proc/self/fd/$lock ]] && break
 		exec {lock}>&- # it was forgotten meanwhile
 	done
