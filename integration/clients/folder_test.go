@@ -275,7 +275,24 @@ func TestJavaScriptJournalFails(t *testing.T) {
 		const parse = (text) => JSON.parse(text.replace(/:(\d{16,})/g, ':"$1"'));
 		answer = async () => new Response('{"id":"a","item":"x","qty":1,"fields":{"n":9007199254740993}}');
 		const { fields } = await new Shop(STOREFRONT_URL, { parse, fetch: answer }).getOrder("a");
-		is("with a parser of its own", fields.n, "9007199254740993");`})
+		is("with a parser of its own", fields.n, "9007199254740993");
+		const big = (text) => JSON.parse(text, (_, value) => typeof value === "number" ? BigInt(value) : value);
+		const parsed = async (parse) => {
+			const shop = new Shop(STOREFRONT_URL, { patience: 0, parse, fetch: (...request) => answer(...request) });
+			return shop.journal(JOURNAL);
+		};
+		const bad = '{"type":"urn:problem-type:storefront:invalid-order",\n"errors":[{"maximum":9007199254740993}]}';
+		full = false, answer = async () => new Response(bad, { status: 422 });
+		const numbers = await parsed(big);
+		const why = await numbers.order("big", "teapot", 2).catch((err) => err);
+		is("refused, with a parser", [why.name, why.code, await journal.pending()], ["Refused", "invalid-order", ["refused"]]);
+		is("its refusal", (await fs.readFile(JOURNAL + "/" + numbers.key(await numbers.id("big")), "utf8")).slice(-21),
+			":9007199254740993}]}}");
+		answer = fetch, requests = 0;
+		is("an order, with a parser", (await numbers.order("big")).qty, 2n);
+		const broken = await parsed(() => { throw new Error("of the parser"); });
+		is("its error", (await broken.order("broken", "teapot", 2).catch((err) => err)).message, "of the parser");
+		is("and the order is kept", [(await order("broken")).qty, requests], [2, 2]);`})
 }
 
 // Where a program fails that the client for Bash calls, or what it prints is not written, that is no statement about

@@ -229,7 +229,7 @@ export class Shop {
    * Blocked or Unknown. It is sent once at least.
    * @param {Draft} draft @param {Until} [until] @returns {Promise<Order>} */
   async order(draft, { patience = this.patience, signal } = {}) {
-    return (await this.settle(draft, patience, signal, await this.signedIn())).object;
+    return (await this.settle(draft, patience, signal, await this.signedIn())).parsed;
   }
 
   /** Is order, for a journal. held is called before each try, which is not sent if it throws, and keep when it
@@ -303,7 +303,7 @@ export class Shop {
   async getOrder(id, { signal } = {}) {
     const account = await this.signedIn();
     const path = `${ORDERS}/${segment(id)}`;
-    return (await this.read(path, ({ object }) => object.id === id, { signal, account })).object;
+    return (await this.read(path, ({ object }) => object.id === id, { signal, account })).parsed;
   }
 
   /** Returns the order that a draft, or an entry of a journal, has become, or nothing if there is none so far: a
@@ -322,7 +322,7 @@ export class Shop {
       const one = isPage(answer) && !answer.object.has_more && Array.isArray(orders) && orders.length < 2;
       return one && orders.every((order) => isOrder(order, draft));
     }, { signal, account });
-    return answer.object.data[0];
+    return answer.parsed.data[0];
   }
 
   /** Yields the users, page by page. An error says that the list was not read to its end.
@@ -354,7 +354,7 @@ export class Shop {
       if (this.products.size <= this.remember) break;
       this.products.delete(oldest);
     }
-    return answer.object;
+    return answer.parsed;
   }
 
   /** @private @param {string} path @param {string} parameter @param {number} [limit]
@@ -374,7 +374,7 @@ export class Shop {
         seen = new Set();
       }
       if (has_more && seen.has(next)) throw new Blocked("the list goes round in a circle", answer);
-      yield* data;
+      yield* answer.parsed.data;
       if (!has_more) return;
       seen.add(next);
       query.set(parameter, next);
@@ -591,11 +591,11 @@ export class Journal {
         console.warn(`storefront: the journal does not keep what became of ${name}: ${err}`);
       });
       try {
-        const { object, text } = await this.shop.settle(draft, end - now(), signal, id.account, ready, keep);
-        await note(`,"order":${text.replace(/[\r\n]/g, " ")}`);
-        return object;
+        const answer = await this.shop.settle(draft, end - now(), signal, id.account, ready, keep);
+        await note(`,"order":${answer.text.replace(/[\r\n]/g, " ")}`);
+        return answer.parsed;
       } catch (err) {
-        if (err instanceof Refused) await note(`,"refused":${JSON.stringify(err.problem)}`);
+        if (err instanceof Refused) await note(`,"refused":${err.answer.replace(/[\r\n]/g, " ")}`);
         throw err;
       }
     });
@@ -962,11 +962,12 @@ class Answer {
     this.status = status;
     this.headers = headers;
     this.text = text;
+    this.parse = parse;
     this.asker = ""; // the headers of the program with which it was asked for
     /** @type {any} */
-    this.object = undefined;
+    this.object = undefined; // as JSON.parse has it: what it is does not depend on the program
     try {
-      const value = status ? parse(text) : null;
+      const value = status ? JSON.parse(text) : null;
       if (isObject(value)) this.object = value;
     } catch {}
     const type = status >= 400 ? this.object?.type : undefined;
@@ -982,6 +983,12 @@ class Answer {
     this.refuses = this.problem !== undefined && status < 500 && status !== 409;
     const seconds = this.header("Retry-After"); // or a date, or anything
     this.retryAfter = /^\d+$/.test(seconds) ? Math.min(Number(seconds), 3600) : 0;
+  }
+
+  /** Is object, as the program has it returned.
+   * @returns {any} */
+  get parsed() {
+    return this.parse === JSON.parse ? this.object : this.parse(this.text);
   }
 
   /** Is object, as exact has it.
