@@ -12,7 +12,8 @@
 #                                               # first the one whose last try is the longest ago
 #   ./storefront.sh forget 'basket 17'          # when the program has the order in its own books
 #   ./storefront.sh find-order 'basket 17'      # asks the shop what became of it, and sends nothing: prints the
-#                                               # order, or nothing if there is none so far
+#                                               # order, or nothing if there is none so far: a try may still
+#                                               # create it until the shop has taken orders for some minutes
 #   ./storefront.sh orders [LIMIT]              # prints a line of JSON for each, the newest first
 #   ./storefront.sh get-order ID
 #   ./storefront.sh users [LIMIT]               # prints a line of JSON for each

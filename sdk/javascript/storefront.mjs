@@ -306,8 +306,9 @@ export class Shop {
     return (await this.read(path, ({ object }) => object.id === id, { signal, account })).parsed;
   }
 
-  /** Returns the order that a draft, or an entry of a journal, has become, or nothing if there is none so far: a
-   * try that is on its way may still create it, so wait some minutes. The shop remembers the key for 24 hours.
+  /** Returns the order that a draft, or an entry of a journal, has become, or nothing if there is none so far. A
+   * try that is on its way, or waits in the database while the shop takes no orders, may still create it: to give
+   * it up, wait until the shop takes orders, and some minutes more. The shop remembers the key for 24 hours.
    * @param {{ key: string, body: string }} draft @param {Abort} [options] @returns {Promise<Order | undefined>} */
   async findOrder(draft, { signal } = {}) {
     return this.find(draft, await this.signedIn(), signal);

@@ -246,8 +246,9 @@ class Shop:
         return self._read(ORDERS + "/" + _segment(id), {}, lambda answer: answer.has(id)).object or {}
 
     def find_order(self, draft: Draft) -> Optional[dict[str, Any]]:
-        """Returns the order that a draft has become, or None if there is none so far: a try that is on its
-        way may still create it, so wait some minutes. The shop remembers the key for 24 hours."""
+        """Returns the order that a draft has become, or None if there is none so far. A try that is on its
+        way, or waits in the database while the shop takes no orders, may still create it: to give it up, wait
+        until the shop takes orders, and some minutes more. The shop remembers the key for 24 hours."""
         return self._find(draft, self._account())
 
     def _find(self, draft: Draft, account: Any) -> Optional[dict[str, Any]]:
