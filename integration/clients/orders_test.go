@@ -34,6 +34,7 @@ func TestFieldsAreComparedByValue(t *testing.T) {
 			{`{"n":[-0,1e400,1e99999999999999999999]}`, `{"n":[0,10e399,1e99999999999999999999]}`, true},
 			{`{"n":` + strings.Repeat("[", 150) + "1" + strings.Repeat("]", 150) + `}`,
 				`{"n":` + strings.Repeat("[", 150) + "1" + strings.Repeat("]", 150) + `}`, true},
+			{`{"n":1}`, `{"n":1},"state":"` + strings.Repeat("é", 1e5) + `"`, true},
 			{`{"n":1` + strings.Repeat("0", 5000) + `1}`, `{"n":1` + strings.Repeat("0", 5000) + `2}`, false},
 		} {
 			shop.answers(func(w http.ResponseWriter, r *http.Request) {

@@ -202,11 +202,11 @@ _storefront_entry() {
 _storefront_load() {
 	local fields=()
 	line=$(_storefront_entry "$file")
-	! _storefront_utf8 "$line" || mapfile -d '' -t fields < <(jq -Rj --arg shop "$shop" --arg account "$account" \
-		--arg name "$name" "$entry"' entry | objects |
+	! _storefront_utf8 "$line" || mapfile -d '' -t fields < <(_storefront_text <<<"$line" |
+		jq -j --arg shop "$shop" --arg account "$account" --arg name "$name" "$entry"' entry | objects |
 		select(.shop == $shop and .account == $account and .name == $name) |
 		.key, .body, (.made, .begun // .made | floor),
-		if .order then "order" elif .refused then "refused" else "draft" end | "\(.)\u0000"' <<<"$line")
+		if .order then "order" elif .refused then "refused" else "draft" end | "\(.)\u0000"')
 	((${#fields[@]} == 5)) ||
 		_storefront_fail 1 "$file is no entry of $name, or one that another version has to go on with"
 	key=${fields[0]} body=${fields[1]} made=${fields[2]} begun=${fields[3]} state=${fields[4]}
@@ -241,7 +241,8 @@ _storefront_pending() {
 	# a file has gone before it looks at it.
 	{ ls -Atr --quoting-style=escape -- "$dir" || (($? == 1)); } | while IFS= read -r file; do
 		[[ $file != *.json ]] || _storefront_entry "$dir/$file"
-	done | jq -Rnr --arg shop "$shop" --arg account "$account" "$entry"' [inputs | .[:index("\t")] as $file | entry |
+	done | _storefront_text | jq -nr --arg shop "$shop" --arg account "$account" "$entry"'
+		[inputs | .[:index("\t")] as $file | entry |
 			select(. == null or .shop == $shop and .account == $account) |
 			{file: $file, name: .name, open: (.order or .refused | not)}] |
 		(map(.name | strings) | group_by(.) | map({key: .[0], value: length}) | from_entries) as $count | .[] |
@@ -474,7 +475,16 @@ _storefront_lock() {
 
 # _storefront_utf8 reports whether a text is UTF-8. jq would put U+FFFD in the place of what is not, which is
 # another item, or the name of another order.
-_storefront_utf8() { [[ $1 != *[$'\x80'-$'\xff']* || $(jq -nj --arg text "$1" '$text + "."') == "$1." ]]; }
+_storefront_utf8() {
+	[[ $1 == *[$'\x80'-$'\xff']* ]] || return 0
+	local text=${1//[$'\x01'-$'\x1f']/ } same
+	same=$(_storefront_text <<<"$text" | jq -r .) || _storefront_fail 1 "jq has failed"
+	[[ $same == "$text" ]]
+}
+
+# _storefront_text makes each line a string of JSON. A line that is none, jq 1.6 cuts after 4095 bytes, also within a
+# character, and arguments are not as long.
+_storefront_text() { LC_ALL=C sed 's/[\\"]/\\&/g; s/\t/\\t/g; s/\r/\\r/g; s/[\x01-\x1f]/\\u0001/g; s/.*/"&"/'; }
 
 # _storefront_held fails if the lock is not where others look: the folder may have been moved or replaced.
 _storefront_held() {
