@@ -345,6 +345,9 @@ func TestBashProgramsFail(t *testing.T) {
 		done
 		is 'an empty list' "$(storefront widgets; echo $?)" 0
 		is 'the users' "$(storefront users 1 | jq -r .id | tr '\n' ' ')" 'u0 u1 u2 '
+		declare -i answer code limit status # of the program
+		found=false
+		is 'beside variables of the program' "$(storefront users 1 | jq -r .id | tr '\n' ' ')" 'u0 u1 u2 '
 		ls() { command ls "$@"; return 1; } # a file has gone before ls looks at it
 		is 'the drafts' "$(storefront pending; echo $?)" $'open\n0'`})
 }

@@ -34,15 +34,16 @@
 storefront() (
 	set +eu -o pipefail # or a program that fails would say that there is nothing
 	LC_ALL=C IFS=$' \t\n'
-	try=40 lifetime=$((23 * 3600)) ahead=3600 most=$((1 << 20)) ours=urn:problem-type:storefront:
-	set=1767225600 # 2026: a clock that says an earlier time was not set since the machine was started
-	wrong_clock='a clock was wrong when this draft was made or sent, so its age is unknown'
-	ask='ask the shop by its key whether the order exists (find-order), and then forget the draft'
-	command=${1-} status='' code='' answer='' retry_after='' limit=250 key='' lock='' account=${STOREFRONT_ACCOUNT-}
-	coding='' unfit='' wrong='' smaller=''
+	# Whoever has sourced this may have variables of these names, and attributes of them.
+	local try=40 lifetime=$((23 * 3600)) ahead=3600 most=$((1 << 20)) ours=urn:problem-type:storefront:
+	local set=1767225600 # 2026: a clock that says an earlier time was not set since the machine was started
+	local wrong_clock='a clock was wrong when this draft was made or sent, so its age is unknown'
+	local ask='ask the shop by its key whether the order exists (find-order), and then forget the draft'
+	local command=${1-} status='' code='' answer='' retry_after='' limit=250 key='' lock=''
+	local account=${STOREFRONT_ACCOUNT-} coding='' unfit='' wrong='' smaller='' found='' shop path patience
 	shift
 	# A function of jq, which makes the entry of a line of _storefront_entry, or null.
-	entry='def entry: .[index("\t") + 1:] | (fromjson? // null) | select(type == "object" and .version == 1 and
+	local entry='def entry: .[index("\t") + 1:] | (fromjson? // null) | select(type == "object" and .version == 1 and
 		keys - ["version", "shop", "account", "name", "key", "body", "made", "begun", "order", "refused"] == [] and
 		all(.shop, .account, .name, .key; type == "string" and (contains("\n") | not)) and
 		(.key | test("^[!#-+\\--\\[\\]-~]{1,255}$")) and
@@ -52,7 +53,7 @@ storefront() (
 			((has("fields") | not) or (.fields | type == "object")) and
 			($order == null or ($order | type == "object" and (.id | type == "string" and . != "")) and
 				.item == $order.item and .qty == $order.qty and .fields == $order.fields))) // null;'
-	page='def id: type == "string" and . != "";
+	local page='def id: type == "string" and . != "";
 		(.data | type == "array" and all(type == "object" and (.id | id))) and
 		(.next | id) == (.next != null) and .has_more == (.next != null)'
 	case $command:$# in
