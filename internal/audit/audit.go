@@ -377,6 +377,10 @@ func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
 	a.change(func() { a.sent(o) })
 	problem := "no answer yet"
 	for pause, try := time.Millisecond, n; ; pause, try = min(2*pause, longestPause), try+1 {
+		if age(o.began) > OldestKey {
+			a.fault(Unanswered, o, nil, "its key is older than %v: %s", OldestKey, problem)
+			return
+		}
 		var first, second answer
 		switch rng.IntN(10) {
 		case 0: // twice at once

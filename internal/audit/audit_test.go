@@ -419,6 +419,24 @@ func TestOldKeys(t *testing.T) {
 	})
 }
 
+// Nor is a key sent again in the creating: a try without an answer may have created its order.
+func TestOldKeysInTheCreating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := newShop(func(_ *shop, _ http.ResponseWriter, r *http.Request, _ call) {
+			if age(began) > OldestKey {
+				t.Errorf("a key is sent after %v", age(began))
+			}
+			<-r.Context().Done()
+		})
+		s.audit.Config.Timeout, s.audit.Config.Patience = time.Hour, 2*storefront.KeyLifetime
+		s.audit.Create(t.Context())
+		if r := s.audit.Result(); r.Broken[Unanswered] != r.Sent || r.Sent == 0 || age(began) > storefront.KeyLifetime {
+			t.Errorf("after %v: %+v; faults %v, want all unanswered", age(began), r.Progress, r.Faults)
+		}
+	})
+}
+
 var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
 // The first order is sent alone until it is acknowledged. What is no reason to try again
