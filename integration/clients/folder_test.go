@@ -345,6 +345,8 @@ func TestBashProgramsFail(t *testing.T) {
 		done
 		is 'an empty list' "$(storefront widgets; echo $?)" 0
 		is 'the users' "$(storefront users 1 | jq -r .id | tr '\n' ' ')" 'u0 u1 u2 '
+		is 'a readonly account' "$(readonly account=x; storefront users 2>/dev/null; echo $?)" 1
+		is 'a readonly quantity' "$(readonly qty=3; storefront order r teapot 2 2>/dev/null; echo $?)" 1
 		declare -i answer code limit status # of the program
 		found=false
 		is 'beside variables of the program' "$(storefront users 1 | jq -r .id | tr '\n' ' ')" 'u0 u1 u2 '

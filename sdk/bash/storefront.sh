@@ -34,16 +34,21 @@
 storefront() (
 	set +eu -o pipefail # or a program that fails would say that there is nothing
 	LC_ALL=C IFS=$' \t\n'
-	# Whoever has sourced this may have variables of these names, and attributes of them.
-	local try=40 lifetime=$((23 * 3600)) ahead=3600 most=$((1 << 20)) ours=urn:problem-type:storefront:
-	local set=1767225600 # 2026: a clock that says an earlier time was not set since the machine was started
-	local wrong_clock='a clock was wrong when this draft was made or sent, so its age is unknown'
-	local ask='ask the shop by its key whether the order exists (find-order), and then forget the draft'
-	local command=${1-} status='' code='' answer='' retry_after='' limit=250 key='' lock=''
-	local account=${STOREFRONT_ACCOUNT-} coding='' unfit='' wrong='' smaller='' found='' shop path patience
+	# Whoever has sourced this may have variables of the names that are used below. If one is readonly, all ends.
+	local account ahead answer ask asked began begun body changed code coding command cursor cuts date dir doubted \
+		end entry exit fields file format found goes good head id item items key last lifetime limit line lock \
+		made max method most ms name next now open ours outcome page path patience port qty query refused \
+		retry_after right same seconds seen set shop size smaller state status text try unfit url why wrong \
+		wrong_clock || exit 1
+	try=40 lifetime=$((23 * 3600)) ahead=3600 most=$((1 << 20)) ours=urn:problem-type:storefront:
+	set=1767225600 # 2026: a clock that says an earlier time was not set since the machine was started
+	wrong_clock='a clock was wrong when this draft was made or sent, so its age is unknown'
+	ask='ask the shop by its key whether the order exists (find-order), and then forget the draft'
+	command=${1-} status='' code='' answer='' retry_after='' limit=250 key='' lock=''
+	account=${STOREFRONT_ACCOUNT-} coding='' unfit='' wrong='' smaller='' found=''
 	shift
 	# A function of jq, which makes the entry of a line of _storefront_entry, or null.
-	local entry='def entry: .[index("\t") + 1:] | (fromjson? // null) | select(type == "object" and .version == 1 and
+	entry='def entry: .[index("\t") + 1:] | (fromjson? // null) | select(type == "object" and .version == 1 and
 		keys - ["version", "shop", "account", "name", "key", "body", "made", "begun", "order", "refused"] == [] and
 		all(.shop, .account, .name, .key; type == "string" and (contains("\n") | not)) and
 		(.key | test("^[!#-+\\--\\[\\]-~]{1,255}$")) and
@@ -53,7 +58,7 @@ storefront() (
 			((has("fields") | not) or (.fields | type == "object")) and
 			($order == null or ($order | type == "object" and (.id | type == "string" and . != "")) and
 				.item == $order.item and .qty == $order.qty and .fields == $order.fields))) // null;'
-	local page='def id: type == "string" and . != "";
+	page='def id: type == "string" and . != "";
 		(.data | type == "array" and all(type == "object" and (.id | id))) and
 		(.next | id) == (.next != null) and .has_more == (.next != null)'
 	case $command:$# in
@@ -256,7 +261,7 @@ _storefront_pending() {
 		else
 			printf 'the journal leaves out %s, which is no entry, or of another version\n' "$line" >&2
 		fi
-	done || _storefront_fail 1 "the journal cannot be read"
+	done || _storefront_fail 1 "the journal cannot be read, or its drafts cannot be printed"
 }
 
 _storefront_forget() {
