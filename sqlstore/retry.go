@@ -52,7 +52,7 @@ func (c *call) end() {
 // next pauses and returns nil if a try failed with a transient error: the caller tries again.
 // Otherwise it returns the error of the call. When the parent ctx is done, that matches its Err, and
 // at the deadline, or if the call gave up early, [storefront.ErrUnavailable]. Its text has no values of
-// rows, unless Options.Accept has returned it.
+// rows, unless Options.Accept has returned it, or a trigger has written it.
 func (c *call) next(err error) error {
 	err = c.again(err)
 	if err != nil && c.watch != nil && c.watch.GaveUp() && errors.Is(err, context.Canceled) {

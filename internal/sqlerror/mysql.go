@@ -115,13 +115,18 @@ func mySQLText(err error) string {
 // vitessStatement begins what vttablet adds to the text of an error. The text may end in its midst.
 const vitessStatement = `: Sql: "`
 
-// mySQLValue is in the texts of errors that quote a value of a row, which may have any text in it.
-var mySQLValue = regexp.MustCompile(`(?s)(Duplicate entry|value:) '.*' for (key|column) `)
+// mySQLValue is in the texts of errors that quote a value of a row, which may have any text in it, and
+// mySQLLastValue at their ends.
+var (
+	mySQLValue     = regexp.MustCompile(`(?s)(Duplicate entry|value:) '.*' for (key|column) `)
+	mySQLLastValue = regexp.MustCompile(`(?s)value: '.*'$`)
+)
 
 // withoutMySQLValues returns a text without the values of rows that MySQL quotes in it, or Vitess adds.
 func withoutMySQLValues(text string) string {
 	text, _, _ = strings.Cut(text, vitessStatement)
-	return mySQLValue.ReplaceAllString(text, "$1 '…' for $2 ")
+	text = mySQLValue.ReplaceAllString(text, "$1 '…' for $2 ")
+	return mySQLLastValue.ReplaceAllString(text, "value: '…'")
 }
 
 func mySQLCodeClass(err error) (Class, bool) {

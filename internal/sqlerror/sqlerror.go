@@ -53,9 +53,9 @@ type redacted struct {
 func (e redacted) Error() string { return e.text }
 func (e redacted) Unwrap() error { return e.error }
 
-// WithoutValues returns err with a text, for a log, that has no values of rows. It goes by the text alone, as
-// err may only quote the error of the database. PostgreSQL sends values as details, which are in no driver's
-// text, and SQLite has none.
+// WithoutValues returns err with a text, for a log, that has no values of rows that MySQL or Vitess quote. It
+// goes by the text alone, as err may only quote the error of the database. To statements of the store,
+// PostgreSQL sends values as details, which are in no driver's text, and SQLite sends none.
 func WithoutValues(err error) error {
 	if err == nil {
 		return nil

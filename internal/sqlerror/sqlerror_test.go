@@ -172,6 +172,7 @@ func TestWithoutValues(t *testing.T) {
 			"Error 1062: Duplicate entry '…' for key 'orders.key_hash'"},
 		{number(1366, `Incorrect string value: '\xFFkettle' for column 'item' at row 1`),
 			"Error 1366: Incorrect string value: '…' for column 'item' at row 1"},
+		{number(1292, "Truncated incorrect INTEGER value: 'kettle'"), "Error 1292: Truncated incorrect INTEGER value: '…'"},
 	} {
 		got := WithoutValues(test.err)
 		switch {
