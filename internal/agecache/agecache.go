@@ -16,8 +16,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"example.com/storefront/internal/elapsed"
 )
 
 // Directives say which values a request accepts.
@@ -141,7 +139,7 @@ func (c *Cache[V]) get(ctx context.Context, key Key, d *Directives) (Answer[V], 
 		c.mu.Unlock()
 		answer.Value, err = c.wait(ctx, call)
 		if joined && (err == nil || errors.Is(err, c.NotFound)) {
-			answer.Collapsed, answer.Began, answer.Age = true, call.began, elapsed.Since(call.began)
+			answer.Collapsed, answer.Began, answer.Age = true, call.began, since(call.began)
 			if call.began.Before(arrived) && !d.accepts(answer.Age, c.Lifetime) {
 				continue // the request accepts nothing that old
 			}
@@ -157,6 +155,13 @@ type entry[V any] struct {
 	began time.Time // when the read began, so that the age is never understated
 }
 
+// since returns the time since t by the clock that has gone further: Linux stops the monotonic one while the
+// machine is suspended, and the other one may be set back.
+func since(t time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
+}
+
 // stored returns the value stored under key if d accepts it, and otherwise the reason
 // for a read. c.mu must be held.
 func (c *Cache[V]) stored(key Key, d *Directives) (answer Answer[V], ok bool) {
@@ -165,7 +170,7 @@ func (c *Cache[V]) stored(key Key, d *Directives) (answer Answer[V], ok bool) {
 		return Answer[V]{Forwarded: URIMiss}, false
 	}
 	e := element.Value.(*entry[V])
-	age := elapsed.Since(e.began)
+	age := since(e.began)
 	switch {
 	case d.accepts(age, c.Lifetime):
 		c.recent.MoveToFront(element)
@@ -273,7 +278,7 @@ type call[V any] struct {
 func (c *Cache[V]) join(ctx context.Context, key Key, d *Directives) (joined *call[V], shared bool) {
 	if reads := c.reads[key]; reads != nil && reads.call != nil {
 		joined = reads.call
-		shared = joined.number > reads.settled && d.accepts(elapsed.Since(joined.began), c.Lifetime)
+		shared = joined.number > reads.settled && d.accepts(since(joined.began), c.Lifetime)
 	}
 	if !shared {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
