@@ -101,8 +101,8 @@
 // Programs may read all tables, write the first three, delete orders whose key_hash is NULL or, where
 // ForgetKeys is never called, whose keyed_ms is more than 25 hours ago by the clock of the database, put back
 // rows, whole, that a restored backup lacks, raise keyed_ms to keep a key for longer, which may then be for a
-// day more, and set keep_ms to keep all keys for longer. The names of what they add, such as columns, begin
-// with shop_: no later release adds such a one.
+// day more, and set keep_ms to keep all keys for longer. The names of what they add to these tables, such as
+// columns, begin with shop_: no later release adds one like that.
 // The store never deletes orders, and forgets keys only in [Store.ForgetKeys], which the program calls every
 // hour. Until then, the row is how a retry finds its order, whatever its age.
 //

@@ -252,7 +252,7 @@ func kindOf(query string) string {
 	if table := subjected.FindStringSubmatch(text); kind == "" && table != nil {
 		verb, _, _ := strings.Cut(text, " ")
 		kind = ofTables[table[1]+" "+verb]
-		if strings.HasPrefix(text, "SELECT COALESCE(") {
+		if strings.HasPrefix(text, "SELECT version, COALESCE(") {
 			kind = "KEPT"
 		}
 	}
@@ -306,7 +306,7 @@ func newServer(engine engine) *server {
 		"PRAGMAS": []driver.Value{"shop.db", "wal", int64(0), int64(0)},
 		"BYTES":   []byte(`\`),
 		"EMITS":   true,
-		"KEPT":    []driver.Value{int64(0), int64(0)},
+		"KEPT":    []driver.Value{int64(1), int64(0), int64(0)},
 		"TABLES":  []driver.Value{int64(1), int64(1)}, // their version, and the oldest that may use them
 		"SERVER":  "the server", "SERVERS": "the server", "WRITER": "the server",
 	}

@@ -28,7 +28,8 @@ const keysPerStatement = 900
 // as much as Options.Timeout after its key was recorded. ForgetKeys forgets 900 keys per transaction, oldest
 // first, and on SQLite, which has one writer at a time, it waits after each for as long as that took, so that
 // orders can go on. If it returns an error, some may be forgotten, and the next call goes on. It returns an
-// error and forgets nothing if before is less than [storefront.KeyLifetime] ago by the clock of the database.
+// error and forgets nothing if before is less than [storefront.KeyLifetime] ago by the clock of the database,
+// or if a later release has excluded this one.
 // An operator may have all keys remembered for longer, by keep_ms in storefront_schema.
 //
 // ForgetKeys looks for keys where the IDs of their orders, which begin with the time, say that they are: from
@@ -49,14 +50,14 @@ func (s *Store) ForgetKeys(ctx context.Context, before time.Time) (int64, error)
 			return fmt.Errorf("sqlstore: ForgetKeys before %s: keys must be remembered for %v",
 				before.Format(time.RFC3339), storefront.KeyLifetime)
 		}
-		if version, err = c.version(ctx, st); err != nil { // a later release may keep keys in another way
+		if _, err = c.version(ctx, st); err != nil { // a later release may keep keys in another way
 			return err
 		}
 		// On Vitess, each version has a row. An upgrade adds one, which does not know what the others say.
 		var forgotten, kept int64
 		last, keep = 0, 0
 		return c.each(ctx, func() { last, keep = cmp.Or(forgotten, last), max(keep, kept) },
-			[]any{&forgotten, &kept}, st.get+`COALESCE(forgotten_ms, 0), COALESCE(keep_ms, 0)
+			[]any{&version, &forgotten, &kept}, st.get+`version, COALESCE(forgotten_ms, 0), COALESCE(keep_ms, 0)
 			FROM `+st.prefix+`storefront_schema ORDER BY version`)
 	})
 	if err != nil {

@@ -198,7 +198,7 @@ func TestForgetKeysForgetsAllByHundreds(t *testing.T) {
 			case "CLOCK", "TABLES":
 				return nil, errPassOn
 			case "KEPT":
-				return [][]driver.Value{{int64(0), time.Hour.Milliseconds()}}, nil
+				return [][]driver.Value{{int64(1), int64(0), time.Hour.Milliseconds()}}, nil
 			case "FORGOTTEN":
 				remembered = args[0]
 				return make([][]driver.Value, 1), nil
@@ -268,7 +268,7 @@ func TestForgetKeysOfAnyNumbers(t *testing.T) {
 		onEach(t, func(t *testing.T, engine engine) {
 			f := newFakeDB(engine)
 			// On Vitess, an upgrade adds a row.
-			f.server.says["KEPT"] = [][]driver.Value{{row.last, row.keep}, {int64(0), int64(0)}}
+			f.server.says["KEPT"] = [][]driver.Value{{int64(1), row.last, row.keep}, {int64(2), int64(0), int64(0)}}
 			from, got := "", make(map[any]bool)
 			f.run = func(_ context.Context, _ int, query string, args []driver.Value) ([][]driver.Value, error) {
 				switch kind := kindOf(query); kind {
