@@ -2,6 +2,7 @@ package graceful
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -111,15 +112,21 @@ func (p *probes) run(c *check) {
 	ctx, cancel := context.WithTimeout(context.Background(), readyLimit*7/8)
 	defer cancel()
 	late := time.AfterFunc(readyLimit, func() { p.settle(c, context.DeadlineExceeded) })
-	err := p.call(ctx)
-	if late.Stop() {
-		p.settle(c, err)
-	}
-	<-c.done
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.busy = false
+	err := errNoReturn
+	defer func() {
+		if late.Stop() {
+			p.settle(c, err)
+		}
+		<-c.done
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.busy = false
+	}()
+	err = p.call(ctx)
 }
+
+// errNoReturn is the error of a check that ends its goroutine.
+var errNoReturn = errors.New("the check has ended its goroutine")
 
 // call calls Check, whose panic would end the process in this goroutine.
 func (p *probes) call(ctx context.Context) (err error) {

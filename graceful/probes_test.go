@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,13 +185,15 @@ func TestProbesDoNotWaitForTheLogger(t *testing.T) {
 func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var result error
-		late, panics := errors.New("no password"), errors.New("panics")
+		late, panics, exits := errors.New("no password"), errors.New("panics"), errors.New("exits")
 		p, log := probing(func(ctx context.Context) error {
 			switch result {
 			case late:
 				<-ctx.Done()
 			case panics:
 				panic("out of tea")
+			case exits:
+				runtime.Goexit()
 			}
 			return result
 		})
@@ -206,6 +209,9 @@ func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
 			{late, `error="no password"`},
 			{nil, "ready again"},
 			{panics, `the check panicked: out of tea.*probes_test\.go`},
+			{nil, "ready again"},
+			{exits, "the check has ended its goroutine"},
+			{nil, "ready again"},
 		} {
 			log.Reset()
 			result = step.result
@@ -221,6 +227,25 @@ func TestUnreadinessIsLoggedWhenItChanges(t *testing.T) {
 		}
 	})
 }
+
+// A Logger that panics would end the process in a goroutine of its own.
+func TestProbesSurviveTheLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := probing(func(context.Context) error { return errors.New("away") })
+		p.steps.logger = slog.New(panics{})
+		wantReady(t, p, http.StatusServiceUnavailable)
+		synctest.Wait()
+		if !p.steps.areWritten() {
+			t.Error("the next record waits for one that is not written")
+		}
+	})
+}
+
+// A panics is a Handler that panics.
+type panics struct{ slog.Handler }
+
+func (panics) Enabled(context.Context, slog.Level) bool  { return true }
+func (panics) Handle(context.Context, slog.Record) error { panic("out of tea") }
 
 // It is unready from then on for those, too, who have asked before. It is alive.
 func TestEndingIsUnreadyWhateverACheckFinds(t *testing.T) {

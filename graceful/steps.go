@@ -44,6 +44,7 @@ func (s *steps) begin(level slog.Level, message string, attrs ...slog.Attr) {
 	s.last = written
 	go func() {
 		defer close(written)
+		defer func() { recover() }() // the Logger's panic would end the process
 		if before != nil {
 			<-before
 		}
