@@ -103,6 +103,29 @@ func TestCallsFailSoonWhileTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
+// A call may end early while its driver does not return, and the caller's time be up by then.
+func TestCallThatEndsEarlySaysThatTheTimeIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took := time.Duration(0)
+		f := newProductDB()
+		f.before = func(context.Context, string) error {
+			time.Sleep(took)
+			return stateError("57P03")
+		}
+		store := inTime(open(t, f), nil)
+		for range 2 { // which wait for the database
+			store.GetProduct(t.Context(), "kettle")
+		}
+		took = timeout / 6
+		ctx, cancel := context.WithTimeout(t.Context(), timeout/8)
+		defer cancel()
+		if _, err := store.GetProduct(ctx, "kettle"); !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
+			t.Errorf("a call returned %v, want an error that matches %v", err, ctx.Err())
+		}
+		time.Sleep(took) // the driver returns from what the watchdog has asked, too
+	})
+}
+
 // wait returns an Accept that takes a time d, and counts its calls.
 func wait(d time.Duration, calls *int) acceptor {
 	return func(ctx context.Context, _ *sql.Tx, _ storefront.IdempotencyKey, _ storefront.Order) error {

@@ -17,14 +17,15 @@ import (
 type call struct {
 	store  *Store
 	watch  *watchdog.Watch // nil: the method is none of storefront.Store
-	parent context.Context
+	caller context.Context
+	parent context.Context // done with caller, or earlier while the database is down
 	ctx    context.Context // of each try
 	cancel context.CancelFunc
 	most   time.Duration // the limit of the next pause
 }
 
 func (s *Store) newCall(ctx context.Context, deadline time.Time, w *watchdog.Watch) *call {
-	c := &call{store: s, watch: w, parent: ctx, most: minPause}
+	c := &call{store: s, watch: w, caller: ctx, parent: ctx, most: minPause}
 	c.ctx, c.cancel = context.WithDeadline(ctx, deadline)
 	return c
 }
@@ -38,8 +39,10 @@ func (s *Store) begin(ctx context.Context, deadline time.Time, h *watchdog.Healt
 	if !h.Enter(s.opts.MaxCalls) {
 		return nil, fmt.Errorf("%w: %d calls are in progress", storefront.ErrUnavailable, s.opts.MaxCalls)
 	}
-	ctx, w := h.WatchCall(ctx)
-	return s.newCall(ctx, deadline, w), nil
+	hoping, w := h.WatchCall(ctx)
+	c := s.newCall(hoping, deadline, w)
+	c.caller = ctx
+	return c, nil
 }
 
 // end ends a call that begin has begun.
@@ -50,15 +53,11 @@ func (c *call) end() {
 }
 
 // next pauses and returns nil if a try failed with a transient error: the caller tries again.
-// Otherwise it returns the error of the call. When the parent ctx is done, that matches its Err, and
-// at the deadline, or if the call gave up early, [storefront.ErrUnavailable]. Its text has no values of
+// Otherwise it returns the error of the call. When the caller's ctx is done, that matches its Err, and
+// at the deadline, or if the call has ended early, [storefront.ErrUnavailable]. Its text has no values of
 // rows, unless Options.Accept has returned it, or a trigger has written it.
 func (c *call) next(err error) error {
 	err = c.again(err)
-	if err != nil && c.watch != nil && c.watch.GaveUp() && errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("%w: the database has not answered for more than %v: %v",
-			storefront.ErrUnavailable, c.store.opts.Timeout, err)
-	}
 	if _, accepted := err.(acceptError); accepted {
 		return err
 	}
@@ -93,8 +92,13 @@ func (c *call) again(err error) error {
 		case <-c.ctx.Done():
 		}
 	}
-	if c.parent.Err() != nil {
-		return fmt.Errorf("sqlstore: %w: %w", c.parent.Err(), err)
+	early := c.parent.Err() != nil
+	if why := c.caller.Err(); why != nil {
+		return fmt.Errorf("sqlstore: %w: %w", why, err)
+	}
+	if early {
+		return fmt.Errorf("%w: the database has not answered for more than %v: %v", storefront.ErrUnavailable,
+			c.store.opts.Timeout, err) // which may match context.Canceled, as the caller's ctx does not
 	}
 	return fmt.Errorf("%w: %w", storefront.ErrUnavailable, err)
 }

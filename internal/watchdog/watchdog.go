@@ -124,9 +124,7 @@ type Watch struct {
 	*Health
 	limit time.Duration // how long the server may be silent in the next try
 	kept  atomic.Bool   // the call gives up no connection to a server that is there: it has, or must not
-
-	caller, hoping context.Context // of Call; hoping is nil if the call does not end early
-	stop           func()
+	stop  func()
 }
 
 // Watch returns a watch of a call that may take all of its time.
@@ -147,17 +145,11 @@ func (h *Health) WatchCall(ctx context.Context) (context.Context, *Watch) {
 			giveUp()
 		}
 	})
-	w.caller, w.hoping = ctx, hoping
 	w.stop = func() {
 		timer.Stop()
 		giveUp()
 	}
 	return hoping, w
-}
-
-// GaveUp reports whether the call has ended early.
-func (w *Watch) GaveUp() bool {
-	return w.hoping != nil && w.caller.Err() == nil && w.hoping.Err() != nil
 }
 
 // Stop ends the watch of a call.
