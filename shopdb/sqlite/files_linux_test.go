@@ -65,9 +65,10 @@ func TestFolderThatIsMountedUnderAnotherName(t *testing.T) {
 // The log names a volume that only one container, or one pod, has, and a file system that does not outlive the
 // machine. It does not name a folder of a volume that somebody has mounted by name.
 func TestPlacesThatDoNotLastAreSaid(t *testing.T) {
+	containerd := "containers/c/volumes/" + strings.Repeat("7f", 32)
 	unnamed := "volumes/" + strings.Repeat("7f", 32) + "/_data"
 	for source, says := range map[string]string{
-		unnamed: ofContainer, "volumes/kubernetes.io~empty-dir/data": ofContainer,
+		unnamed: ofContainer, containerd: ofContainer, "volumes/kubernetes.io~empty-dir/data": ofContainer,
 		"volumes/shop/_data": "", unnamed + "/of-a-shop": "", "tmpfs": ofMemory, "overlay": ofLayer,
 	} {
 		t.Run(source, func(t *testing.T) {

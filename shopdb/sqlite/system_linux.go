@@ -55,9 +55,10 @@ func warningOf(dir string) (system, warning string) {
 	return "", ""
 }
 
-// ofOneContainer matches where volumes come from that docker or podman has made for one container, as the
-// image asks for one and whoever runs it names none, or Kubernetes for one pod.
-var ofOneContainer = regexp.MustCompile(`/volumes/(?:.*/)?[0-9a-f]{64}/_data$|/volumes/kubernetes\.io~empty-dir/`)
+// ofOneContainer matches where volumes come from that docker, podman or containerd, which has no _data, has made
+// for one container, as the image asks for one and whoever runs it names none, or Kubernetes for one pod.
+var ofOneContainer = regexp.MustCompile(
+	`/volumes/(?:.*/)?[0-9a-f]{64}(?:/_data)?$|/volumes/kubernetes\.io~empty-dir/`)
 
 // isMounted reports whether a file, and not the folder that it is in, is a mount point.
 func isMounted(path string) bool {
