@@ -163,11 +163,12 @@ func withoutPassword(name string, config *pgx.ConnConfig) error {
 // parameter returns a parameter of a URL, or "" if there is none.
 func parameter(name, key string) string {
 	_, query, _ := strings.Cut(name, "?")
-	values, err := url.ParseQuery(query)
-	if err != nil {
+	// To pgx, as to libpq, + and ; are themselves, and the last of several counts.
+	values, err := url.ParseQuery(strings.NewReplacer("+", "%2B", ";", "%3B").Replace(query))
+	if err != nil || len(values[key]) == 0 {
 		return ""
 	}
-	return values.Get(key)
+	return values[key][len(values[key])-1]
 }
 
 // sessionAttrs returns target_session_attrs, or "" if there is none: in the config,

@@ -124,6 +124,8 @@ func TestPostgresServerIsChosenByWhatItCanDo(t *testing.T) {
 		{"one server must not be a standby", standby, nil, "", "it is a standby"},
 		{"the primary is asked for", standby, primary, "&target_session_attrs=primary", "primary"},
 		{"any is asked for", standby, primary, "&target_session_attrs=any", "standby"},
+		{"any is asked for last, as pgx reads it", standby, primary,
+			"&application_name=a;b&target_session_attrs=primary&target_session_attrs=any", "standby"},
 		{"a standby is asked for", primary, standby, "&target_session_attrs=standby", "standby"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
