@@ -371,7 +371,8 @@ func (f *sqliteFile) makeRoom(ctx context.Context) error {
 	if f.room() == nil {
 		return nil
 	}
-	if err := empty(ctx, f.pinned); err != nil {
+	// If ctx ended in it, database/sql would close the connection that is pinned.
+	if err := empty(context.WithoutCancel(ctx), f.pinned); err != nil {
 		return errNoRoom
 	}
 	return f.room()

@@ -295,6 +295,18 @@ func TestWritersOnAnAlmostFullDiskMakeRoom(t *testing.T) {
 	}
 }
 
+// A caller whose time is up closes no connection that has to stay open.
+func TestRoomIsMadeThoughTheTimeIsUp(t *testing.T) {
+	_, file := openFile(t, filepath.Join(t.TempDir(), "shop.db"))
+	free := uint64(0)
+	file.free = func(string) (uint64, error) { free += 1 << 40; return free - 1<<40, nil }
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := file.makeRoom(ctx); err != nil || file.pinned.Stats().OpenConnections != 1 {
+		t.Errorf("%v, and %+v; want the WAL emptied over one connection", err, file.pinned.Stats())
+	}
+}
+
 // While a reader keeps the WAL from being emptied, orders are created until there is
 // just the room that it takes to empty it, and no longer.
 func TestOrdersLeaveRoomForTheWAL(t *testing.T) {
