@@ -403,8 +403,8 @@ func (f *sqliteFile) intact() error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %s is not the file that was opened (%w): stop all programs that use it, "+
-				"by SIGTERM, then put the database in its place and start them",
+			return fmt.Errorf("%w: %s is not the file that was opened (%w): this program may have the only copy "+
+				"of the last orders open: before you end it, see docs/failures.md, The SQLite file is gone",
 				storefront.ErrUnavailable, f.path+suffix, err)
 		}
 	}
