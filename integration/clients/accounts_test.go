@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/internal/must"
 )
 
@@ -287,6 +288,54 @@ func TestAgeOfADraft(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A draft that gets too old while somebody signs in is not sent any more, and that counts as no try.
+func TestDraftGetsTooOldDuringASignIn(t *testing.T) {
+	t.Parallel()
+	python := languages[2]
+	need.Programs(t, need.Tools, python.programs...)
+	shop := newFolderShop(t)
+	shop.answers(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "refuse" {
+			refused(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	runProgram(t, python, shop.URL, t.TempDir(), map[string]string{"python": `
+import os, time, storefront
+real, account, hours, left = time.time, "alice", 0, 0
+time.time = lambda: real() + (3600 * hours if left < 0 else 0)
+def headers():
+    global left
+    left -= 1
+    return {"Authorization": account}
+shop = storefront.Shop(os.environ["STOREFRONT_URL"], headers=headers, patience=60)
+journal = shop.journal(os.environ["JOURNAL"])
+def ends(order):
+    try:
+        return repr(order())
+    except storefront.StorefrontError as err:
+        return repr(err)
+for hours, why in (23.5, "too old"), (-2, "a clock was wrong"):
+    for tries in 0, 1:
+        name, left = f"{hours} hours, {tries} tries", tries
+        draft = storefront.Draft("teapot", 2)
+        for order in lambda: shop.order(draft), lambda: journal.order(name, "teapot", 2):
+            left = tries
+            said = ends(order)
+            if not said.startswith("Unknown") or why not in said:
+                print(name, said)
+        if (journal.read(name)["begun"] == 0) != (hours < 0):
+            print(name, journal.read(name))
+        account, left = "refuse", 9
+        if hours > 0 and ends(lambda: shop.order(draft))[:7] != ("Refused", "Unknown")[tries]:
+            print(name, "and then", ends(lambda: shop.order(draft)))
+        account = "alice"`})
+	if n := shop.requests.Load(); n != 4+2 {
+		t.Errorf("%d requests were sent, want one for each order with a try before, and 2 that are refused", n)
+	}
 }
 
 // A body is sent as it is kept, with members that only a later version knows; who asks for an order without

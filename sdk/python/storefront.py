@@ -194,10 +194,17 @@ class Shop:
         pauses = _Pauses(patience)
         cuts, answer = 3, None
 
+        def check() -> None:
+            if why := draft._unsendable():
+                if draft._doubted:
+                    mark()
+                raise Unknown(why, answer, draft)
+
         def ready() -> None:
             held()
             if self._account() != account:
                 raise Unknown("another account has signed in", answer, draft)
+            check()  # again, as headers and account may have taken a day
             with _counting:
                 draft._open += 1
 
@@ -205,7 +212,8 @@ class Shop:
             why += f"; {WRONG_CLOCK}" if draft._doubted and kind is not Refused else ""
             return kind(why, answer, draft)
 
-        while not (why := draft._unsendable()):
+        while True:
+            check()
             headers = {"Content-Type": "application/json", "Idempotency-Key": draft.key}
             answer = self._send("POST", ORDERS, headers, ready, draft.body.encode())
             if answer.status == 201 and _is_order(answer.exact(), draft):
@@ -231,9 +239,6 @@ class Shop:
             if answer.refuses:
                 raise end(Unknown, "refused, but the key may have an order")
             raise end(Blocked, "something in front of the service has answered" + answer.coding)
-        if draft._doubted:
-            mark()
-        raise Unknown(why, answer, draft)
 
     def orders(self, limit: Optional[int] = None) -> Iterator[dict[str, Any]]:
         """Yields the orders of the account, the newest first, page by page. As each read of orders, it raises
