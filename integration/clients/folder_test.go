@@ -295,6 +295,43 @@ func TestJavaScriptJournalFails(t *testing.T) {
 		is("and the order is kept", [(await order("broken")).qty, requests], [2, 2]);`})
 }
 
+// What a journal in Python writes is on the disk, also where fsync does less, as on macOS.
+func TestPythonJournalFlushes(t *testing.T) {
+	t.Parallel()
+	python := languages[2]
+	need.Programs(t, need.Tools, python.programs...)
+	shop := newFolderShop(t)
+	shop.answers(storefront.New(&shop.store).ServeHTTP)
+	runProgram(t, python, shop.URL, t.TempDir(), map[string]string{"python": `
+import errno, fcntl, os, stat, storefront
+done, fails = [], 0
+def kind(file):
+    return "folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file"
+def full(file, what):
+    if fails:
+        raise OSError(fails, "of the system")
+    done.append((what, kind(file)))
+os.fsync = lambda file: done.append(("fsync", kind(file)))
+journal = storefront.Shop(os.environ["STOREFRONT_URL"]).journal(os.environ["JOURNAL"])
+def check(name, call):
+    done.clear()
+    journal.order(name, "teapot", 2)
+    if done != [(call, "file"), (call, "folder")] * 2:
+        print(name, done)
+if hasattr(fcntl, "F_FULLFSYNC"):
+    del fcntl.F_FULLFSYNC
+check("a system without it", "fsync")
+fcntl.F_FULLFSYNC, fcntl.fcntl = "full", full
+check("a system with it", "full")
+fails = errno.ENOTSUP
+check("a file system without it", "fsync")
+fails = errno.EIO
+try:
+    print("a broken disk keeps", journal.order("a broken disk", "teapot", 2))
+except OSError:
+    pass`})
+}
+
 // Where a program fails that the client for Bash calls, or what it prints is not written, that is no statement about
 // an order, or a list.
 func TestBashProgramsFail(t *testing.T) {

@@ -9,8 +9,8 @@ It keeps the rules of docs/wire.md, "How to retry well".
 
 from __future__ import annotations
 
-import contextlib, email.utils, hashlib, http.client, io, json, logging, os, random, re, secrets, ssl, stat
-import threading, time, urllib.request
+import contextlib, email.utils, errno, hashlib, http.client, io, json, logging, os, random, re, secrets
+import ssl, stat, threading, time, urllib.request
 from decimal import Decimal
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Union
 from urllib.parse import quote, urlencode
@@ -549,7 +549,7 @@ class Journal:
         with open(os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(record.encode())
             file.flush()
-            os.fsync(file.fileno())
+            _flush(file.fileno())
         os.replace(path + ".tmp", path)
         _sync(self.folder)
 
@@ -596,9 +596,20 @@ class Journal:
 def _sync(folder: str) -> None:
     file = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(file)
+        _flush(file)
     finally:
         os.close(file)
+
+
+def _flush(file: int) -> None:
+    """Is fsync. That of macOS leaves what was written in the cache of the disk, and this does not."""
+    import fcntl
+    try:
+        fcntl.fcntl(file, getattr(fcntl, "F_FULLFSYNC"))
+    except (AttributeError, OSError) as err:  # another system, or a file system without it
+        if getattr(err, "errno", 0) == errno.EIO:
+            raise
+        os.fsync(file)
 
 
 class _Answer:

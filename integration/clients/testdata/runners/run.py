@@ -24,7 +24,7 @@ def stepped(name, call):
 
 
 if "STEPS" in os.environ:
-    os.fsync, os.replace = stepped("flush", os.fsync), stepped("rename", os.replace)
+    storefront._flush, os.replace = stepped("flush", storefront._flush), stepped("rename", os.replace)
 if "SLEEPS" in os.environ:
     time.sleep = lambda seconds: say({"sleeps": seconds})
 if "CLOCK" in os.environ:
