@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"example.com/storefront"
+	"example.com/storefront/integration/internal/need"
 )
 
 // Two calls send one draft, as two threads or a double click make them. The first is refused while the try of
@@ -61,6 +62,32 @@ with ThreadPoolExecutor() as threads:
         print(repr(said))`,
 		})
 	})
+}
+
+// A copy of a draft does not know whether the original has an order.
+func TestCopiesOfADraftAreRefused(t *testing.T) {
+	t.Parallel()
+	python := languages[2]
+	need.Programs(t, need.Tools, python.programs...)
+	shop := newFolderShop(t)
+	shop.answers(refused)
+	runProgram(t, python, shop.URL, "", map[string]string{"python": `
+import copy, os, pickle, storefront
+shop = storefront.Shop(os.environ["STOREFRONT_URL"])
+def ends(draft):
+    try:
+        return shop.order(draft)
+    except storefront.StorefrontError as err:
+        return type(err).__name__
+class Mine(storefront.Draft):
+    pass
+for how in (copy.copy, copy.deepcopy, lambda draft: storefront.Draft.from_json(draft.to_json()),
+            *(lambda draft, i=i: pickle.loads(pickle.dumps(draft, i)) for i in range(pickle.HIGHEST_PROTOCOL + 1))):
+    draft = Mine("teapot", 2, {"a": 9007199254740993})
+    other = how(draft)
+    if other.to_json() != draft.to_json() or (ends(other), ends(draft)) != ("Unknown", "Refused"):
+        print(how, other.to_json(), ends(other), ends(draft))
+`})
 }
 
 // What fails before a try is sent, such as to ask who signs in, is a try without an answer. A program is told of

@@ -61,7 +61,8 @@ class StorefrontError(Exception):
 
 
 class Refused(StorefrontError):
-    """The service refused, as problem says. Of an order, no try has created anything."""
+    """The service refused, as problem says. Of an order, no try of this Draft has created anything: one of
+    another Draft with the same key may still be on its way."""
 
 
 class Blocked(StorefrontError):
@@ -78,7 +79,7 @@ class Unknown(StorefrontError):
 class Draft:
     """An order before it is placed, with its key. However often it is sent, it is one order at most. Make it
     just before the order is sent, as it can be sent for 23 hours, and store its JSON first, with the shop and
-    the account that it is for.
+    the account that it is for. A copy, and one from JSON, knows nothing of the tries of the original.
 
     fields are an object of the shop's own, or the text of one, which is sent as it is."""
 
@@ -109,6 +110,9 @@ class Draft:
         draft._set(stored)
         draft._open = 1  # nobody knows
         return draft
+
+    def __reduce__(self) -> Any:  # for copy and pickle
+        return type(self).from_json, (self.to_json(),)
 
     def _set(self, stored: Any) -> None:
         try:
