@@ -295,6 +295,54 @@ func TestJavaScriptJournalFails(t *testing.T) {
 		is("and the order is kept", [(await order("broken")).qty, requests], [2, 2]);`})
 }
 
+// What the shop has said is told even if the folder of a journal in Python does not keep it, and the draft that is
+// left gets the same order.
+func TestPythonJournalFails(t *testing.T) {
+	t.Parallel()
+	python := languages[2]
+	need.Programs(t, need.Tools, python.programs...)
+	shop := newFolderShop(t)
+	service := storefront.New(&shop.store)
+	shop.answers(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "refuse" {
+			refused(w, r)
+			return
+		}
+		service.ServeHTTP(w, r)
+	})
+	runProgram(t, python, shop.URL, t.TempDir(), map[string]string{"python": `
+import errno, logging, os, storefront
+account, full, fills, replace, warned = "ann", True, False, os.replace, []
+def replaced(*args):
+    if full:
+        raise OSError(errno.ENOSPC, "no space left")
+    replace(*args)
+def on_try(one):
+    global full
+    tries.append(one)
+    full = fills
+os.replace, tries = replaced, []
+logging.getLogger("storefront").addFilter(lambda record: warned.append(record.getMessage()))
+shop = storefront.Shop(os.environ["STOREFRONT_URL"], headers=lambda: {"Authorization": account}, on_try=on_try)
+journal = shop.journal(os.environ["JOURNAL"])
+def order(name):
+    try:
+        return journal.order(name, "teapot", 2)["id"]
+    except Exception as err:
+        return type(err)
+def check(what, got, want):
+    if got != want:
+        print(what, got, "want", want)
+check("a full disk", (order("full"), tries), (OSError, []))
+full, fills = False, True
+id = order("kept later")
+check("it says so", (type(id), len(warned), journal.pending()), (str, 1, ["kept later"]))
+full = fills = False
+check("the same order", (order("kept later"), order("kept later"), len(tries), journal.pending()), (id, id, 2, []))
+account, fills = "refuse", True
+check("refused", (order("refused"), len(warned), journal.pending()), (storefront.Refused, 2, ["refused"]))`})
+}
+
 // What a journal in Python writes is on the disk, also where fsync does less, as on macOS.
 func TestPythonJournalFlushes(t *testing.T) {
 	t.Parallel()

@@ -426,7 +426,7 @@ class Journal:
               fields: Optional[Fields] = None, *, patience: Optional[float] = None) -> dict[str, Any]:
         """Returns the order of this name. If the journal does not have it, it sends the draft of the name, or
         a new one for the item. It goes on with what ended with an error, also in an earlier process. It
-        waits for another process that is at it."""
+        waits for another process that is at it. An OSError is of the folder: the order may exist."""
         patience = self.shop.patience if patience is None else patience
         end = time.monotonic() + patience
         id = self._id(name)
@@ -457,13 +457,22 @@ class Journal:
                     draft._open = 0
                     self._write(held, id, draft)  # it is open until the next answer
                 os.utime(path)  # others come first in pending
+
+            def note(**outcome: str) -> None:
+                # What the shop has said holds, even if it cannot be kept: then the draft is open.
+                try:
+                    self._write(held, id, draft, **outcome)
+                except OSError as err:
+                    why = "the journal does not keep what became of %r: %s"
+                    logging.getLogger("storefront").warning(why, name, err)
+
             try:
                 answer = self.shop._order(draft, end - time.monotonic(), id[1], held,
                                           lambda: self._write(held, id, draft))
             except Refused as err:
-                self._write(held, id, draft, refused=json.dumps(err.problem))
+                note(refused=json.dumps(err.problem))
                 raise
-            self._write(held, id, draft, order=re.sub(r"[\r\n]", " ", answer.text))
+            note(order=re.sub(r"[\r\n]", " ", answer.text))
             return answer.object or {}
 
     def pending(self) -> list[str]:
