@@ -263,7 +263,8 @@ class Shop:
     def _find(self, draft: Draft, account: Any) -> Optional[dict[str, Any]]:
         def usable(answer: _Answer) -> bool:
             data = answer.exact().get("data")
-            one = _is_page(answer) and (answer.object or {})["has_more"] is False and len(data) < 2
+            one = _is_page(answer) and (answer.object or {})["has_more"] is False
+            one = one and isinstance(data, list) and len(data) < 2  # nothing, if it is nested too deeply
             return one and all(_is_order(order, draft) for order in data)
 
         path = ORDERS + "?idempotency_key=" + quote(f'"{draft.key}"', safe="")
@@ -289,7 +290,7 @@ class Shop:
             tag, kept, asker = self._products.get(id, ("", "", {}))
         answer = self._read(path, headers, lambda answer: answer.has(id), tag, asker)
         if answer.status == 304:
-            return json.loads(kept)
+            return _plain(kept)
         tag = answer.header("ETag")
         with self._lock:
             self._products.pop(id, None)
@@ -452,7 +453,8 @@ class Journal:
                     return record["order"]
                 if problem := record.get("refused"):
                     if draft._unsendable():
-                        answer = _Answer(problem.get("status", 422), {}, json.dumps(problem).encode())
+                        answer = _Answer(0, {}, json.dumps(problem, default=str).encode())
+                        answer.status, answer.problem = problem.get("status", 422), problem
                         raise Refused("refused, and not sent again", answer, draft)
                     draft._open = 0
                     self._write(held, id, draft)  # it is open until the next answer
@@ -470,9 +472,9 @@ class Journal:
                 answer = self.shop._order(draft, end - time.monotonic(), id[1], held,
                                           lambda: self._write(held, id, draft))
             except Refused as err:
-                note(refused=json.dumps(err.problem))
+                note(refused=_line(err.answer))
                 raise
-            note(order=re.sub(r"[\r\n]", " ", answer.text))
+            note(order=_line(answer.text))
             return answer.object or {}
 
     def pending(self) -> list[str]:
@@ -738,7 +740,15 @@ def _exact(text: str) -> Any:
 
 def _plain(text: str) -> Any:
     """Reads JSON. Python has no int of more than 4300 digits."""
-    return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 4300 else Decimal(digits))
+    def number(digits: str) -> Any:
+        return int(digits) if len(digits) < 4300 else Decimal(digits)
+
+    return json.loads(text, parse_int=number, parse_constant=_number)
+
+
+def _line(text: str) -> str:
+    """Returns JSON on one line."""
+    return re.sub(r"[\r\n]", " ", text)
 
 
 def _number(value: Any) -> float:
