@@ -862,6 +862,11 @@ class _Connection(http.client.HTTPConnection):
             raise TimeoutError("timed out")
         self.sock.settimeout(left)
 
+    def getresponse(self) -> Any:
+        if self.sock:  # to send the body may have taken long
+            self.sock.settimeout(max(self.end - time.monotonic(), 0.001))
+        return super().getresponse()
+
 
 class _TLSConnection(_Connection, http.client.HTTPSConnection):
     pass
