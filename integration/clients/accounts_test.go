@@ -169,6 +169,55 @@ except storefront.Unknown:
 	})
 }
 
+// Who says who signs in may wait for a person, or sleep with the machine: a draft that has become too old
+// meanwhile is not sent, and a call ends when it is aborted.
+func TestSignInTakesLong(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		if l.name != "javascript" {
+			return // of whose programs there is none
+		}
+		shop := newFolderShop(t)
+		shop.answers(storefront.New(&shop.store).ServeHTTP)
+		runProgram(t, l, shop.URL, t.TempDir(), map[string]string{
+			"javascript": `
+				import { Draft, Shop } from "./storefront.mjs";
+				const { JOURNAL, STOREFRONT_URL } = process.env;
+				let past = 0, calls, waits, end;
+				const clock = Date.now;
+				Date.now = () => clock() + past;
+				const wait = async (where) => { // in the first call for a try
+					if (waits.in === where && calls++ === (where === "account" ? 1 : 0)) await waits.wait();
+				};
+				const shop = new Shop(STOREFRONT_URL, {
+					account: async () => (await wait("account"), "ann"), headers: async () => (await wait("headers"), {}),
+				});
+				const journal = await shop.journal(JOURNAL);
+				const ways = {
+					shop: (name, until) => shop.order(new Draft("teapot", 2), until),
+					journal: (name, until) => journal.order(name, "teapot", 2, until),
+				};
+				const never = () => (setTimeout(() => end.abort(), 50), new Promise(() => {}));
+				for (const [what, says, wait] of [
+					["a day", "too old to be sent again", () => (past += 24 * 3_600_000)],
+					["a clock that is set", "a clock was wrong", () => (past -= 2 * 3_600_000)],
+					["no end", "has failed: AbortError", never],
+				]) for (const where of ["headers", "account"]) for (const way in ways) {
+					[past, calls, waits, end] = [0, 0, { in: where, wait }, new AbortController()];
+					const err = await ways[way](what + where, { signal: end.signal }).catch((err) => err);
+					if (err.name !== "Unknown" || !err.message.includes(says) || err.draft === undefined) {
+						console.log(way, where, "takes", what, err);
+					}
+				}
+				[calls, waits, end] = [1, { in: "account", wait: never }, new AbortController()];
+				const first = await journal.order("first", "teapot", 2, { signal: end.signal }).catch((err) => err.name);
+				if (first !== "Unknown") console.log("before there is a draft:", first);`,
+		})
+		if n := shop.requests.Load(); n > 0 {
+			t.Errorf("%d requests were sent", n)
+		}
+	})
+}
+
 // What a program takes for a shop, an account, a draft or a text is checked before anything is kept or sent.
 func TestWhatIsNoShopAccountOrDraft(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {

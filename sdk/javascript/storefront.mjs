@@ -229,7 +229,8 @@ export class Shop {
    * Blocked or Unknown. It is sent once at least.
    * @param {Draft} draft @param {Until} [until] @returns {Promise<Order>} */
   async order(draft, { patience = this.patience, signal } = {}) {
-    return (await this.settle(draft, patience, signal, await this.signedIn())).parsed;
+    const account = await this.signedIn(signal, undefined, draft);
+    return (await this.settle(draft, patience, signal, account)).parsed;
   }
 
   /** Is order, for a journal. held is called before each try, which is not sent if it throws, and keep when it
@@ -242,20 +243,28 @@ export class Shop {
     const headers = { "Content-Type": "application/json", "Idempotency-Key": draft.key };
     /** @type {Answer | undefined} */
     let answer;
-    let cuts = 3, why;
+    let cuts = 3;
     const { made, begun } = draft;
     const doubt = async () => {
       if (draft.begun === 0) return;
       draft.begun = 0;
       await keep();
     };
+    const young = async () => {
+      const why = stale({ made, begun });
+      if (why === AGELESS) await doubt();
+      if (why) throw new Unknown(why, answer, draft);
+    };
     const ready = async () => {
+      const whose = await this.signedIn(signal, answer, draft);
+      if (account !== whose) throw new Unknown("another account has signed in", answer, draft);
       await held();
-      if (account !== (await this.signedIn())) throw new Unknown("another account has signed in", answer, draft);
+      await young(); // who says who signs in may have waited for a person, or slept with the machine
       count(draft, 1);
     };
     const blocked = () => new Blocked("something in front of the service changes requests", answer, draft);
-    while (!(why = stale({ made, begun }))) {
+    for (;;) {
+      await young();
       const sent = Date.now();
       answer = await this.send("POST", ORDERS, headers, ready, { body: draft.body, signal });
       if (answer.status === 201 && isOrder(answer.exact(), draft)) return answer;
@@ -274,13 +283,18 @@ export class Shop {
       if (await pauses.wait(answer)) continue;
       throw changed ? blocked() : new Unknown("no final answer", answer, draft);
     }
-    if (why === AGELESS) await doubt();
-    throw new Unknown(why, answer, draft);
   }
 
-  /** Returns whose sign-in it is now. */
-  async signedIn() {
-    return typeof this.account === "function" ? this.account() : this.account;
+  /** Returns whose sign-in it is now.
+   * @param {AbortSignal} [signal] @param {Answer} [answer] @param {Draft} [draft] */
+  async signedIn(signal, answer, draft) {
+    const { account } = this;
+    if (typeof account !== "function") return account;
+    try {
+      return await within(signal, async () => account());
+    } catch (err) {
+      throw Object.assign(new Unknown(`account() has failed: ${err}`, answer, draft), { cause: err });
+    }
   }
 
   /** Opens the journal in a folder of Node.js, or in a database of the browser.
@@ -301,7 +315,7 @@ export class Shop {
    * if the account has none with this ID.
    * @param {string} id @param {Abort} [options] @returns {Promise<Order>} */
   async getOrder(id, { signal } = {}) {
-    const account = await this.signedIn();
+    const account = await this.signedIn(signal);
     const path = `${ORDERS}/${segment(id)}`;
     return (await this.read(path, ({ object }) => object.id === id, { signal, account })).parsed;
   }
@@ -311,7 +325,7 @@ export class Shop {
    * it up, wait until the shop takes orders, and some minutes more. The shop remembers the key for 24 hours.
    * @param {{ key: string, body: string }} draft @param {Abort} [options] @returns {Promise<Order | undefined>} */
   async findOrder(draft, { signal } = {}) {
-    return this.find(draft, await this.signedIn(), signal);
+    return this.find(draft, await this.signedIn(signal), signal);
   }
 
   /** @param {{ key: string, body: string }} draft @param {string} account @param {AbortSignal} [signal]
@@ -362,7 +376,7 @@ export class Shop {
    * @param {AbortSignal} [signal] @returns {AsyncGenerator<Item, void, void>} */
   async *walk(path, parameter, limit, signal) {
     const query = new URLSearchParams(limit === undefined ? {} : { limit: `${limit}` });
-    const account = path === ORDERS ? await this.signedIn() : undefined;
+    const account = path === ORDERS ? await this.signedIn(signal) : undefined;
     let last = "", seen = new Set();
     const goesOn = (/** @type {Answer} */ answer) => isPage(answer) &&
       [last, ...answer.object.data.map((/** @type {Item} */ { id }) => inBytes(id))].every((id, i, all) =>
@@ -391,7 +405,7 @@ export class Shop {
     /** @type {HeaderFields} */
     const headers = maxAge === undefined ? {} : { "Cache-Control": `max-age=${maxAge}` };
     const ready = async () => {
-      if (account === undefined || account === (await this.signedIn())) return;
+      if (account === undefined || account === (await this.signedIn(signal))) return;
       throw new Unknown("another account has signed in");
     };
     for (;;) {
@@ -552,7 +566,7 @@ export class Journal {
    * @param {Until & { fields?: Fields }} [options] @returns {Promise<Order>} */
   async order(name, item, qty, { patience = this.shop.patience, signal, fields } = {}) {
     const end = now() + patience;
-    const id = await this.id(name);
+    const id = await this.id(name, signal);
     const key = this.key(id);
     return this.locked(key, { patience, signal }, async (held) => {
       const kept = await this.load(key);
@@ -605,7 +619,7 @@ export class Journal {
   /** Asks the shop what became of a name, and sends nothing: see findOrder of Shop.
    * @param {string} name @param {Abort} [options] @returns {Promise<Order | undefined>} */
   async findOrder(name, { signal } = {}) {
-    const entry = await this.read(name);
+    const { entry } = (await this.load(this.key(await this.id(name, signal)))) ?? {};
     if (!entry) throw new RangeError(`there is no draft of ${name}`);
     return entry.order ?? this.shop.find(entry, entry.account, signal);
   }
@@ -640,9 +654,9 @@ export class Journal {
     return (await this.load(this.key(await this.id(name))))?.entry;
   }
 
-  /** @private @param {string} name @returns {Promise<ID>} */
-  async id(name) {
-    return { shop: this.shop.url, account: line(await this.shop.signedIn()), name: check(name) };
+  /** @private @param {string} name @param {AbortSignal} [signal] @returns {Promise<ID>} */
+  async id(name, signal) {
+    return { shop: this.shop.url, account: line(await this.shop.signedIn(signal)), name: check(name) };
   }
 
   /** @private @param {ID} id */
@@ -669,7 +683,7 @@ export class Journal {
    * own books, or has said that there is none.
    * @param {string} name @param {Until} [until] */
   async forget(name, { patience = this.shop.patience, signal } = {}) {
-    const key = this.key(await this.id(name));
+    const key = this.key(await this.id(name, signal));
     return this.locked(key, { patience, signal }, async (held) => {
       await held();
       await stored(() => this.store.remove(key));
