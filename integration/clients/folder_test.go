@@ -292,7 +292,18 @@ func TestJavaScriptJournalFails(t *testing.T) {
 		is("an order, with a parser", (await numbers.order("big")).qty, 2n);
 		const broken = await parsed(() => { throw new Error("of the parser"); });
 		is("its error", (await broken.order("broken", "teapot", 2).catch((err) => err)).message, "of the parser");
-		is("and the order is kept", [(await order("broken")).qty, requests], [2, 2]);`})
+		is("and the order is kept", [(await order("broken")).qty, requests], [2, 2]);
+		warned = 0;
+		is("the drafts, with a parser that fails", [await broken.pending(), warned], [["refused"], 0]);
+		const items = await parsed((text) => JSON.parse(text).item ?? null);
+		is("a kept order, with a parser that has no members", [await items.order("big"), await items.findOrder("big"),
+			(await items.read("big")).order, requests], ["teapot", "teapot", "teapot", 2]);
+		answer = async (url, { body }) => new Response('{"id":"a",' + body.slice(1), { status: 201 });
+		const long = '{"a":0,"order":9007199254740993}', digits = await parsed(parse);
+		for (const way of ["sent", "kept"]) {
+			const got = await digits.order("digits", "teapot", 2, { fields: long });
+			is(way + ", with long numbers", got.fields.order, "9007199254740993");
+		}`})
 }
 
 // What the shop has said is told even if the folder of a journal in Python does not keep it, and the draft that is

@@ -584,8 +584,8 @@ export class Journal {
           throw new RangeError(`${name} is another order: ${draft.body}`);
         }
         await stored(() => this.store.flush()); // who wrote it may have been killed before that
-        const { order, refused } = kept.entry;
-        if (order) return order;
+        if (kept.created) return kept.created.parsed;
+        const { refused } = kept.entry;
         if (refused) {
           if (stale(draft)) {
             const answer = new Answer(refused.status ?? 422, new Headers(), JSON.stringify(refused));
@@ -619,9 +619,9 @@ export class Journal {
   /** Asks the shop what became of a name, and sends nothing: see findOrder of Shop.
    * @param {string} name @param {Abort} [options] @returns {Promise<Order | undefined>} */
   async findOrder(name, { signal } = {}) {
-    const { entry } = (await this.load(this.key(await this.id(name, signal)))) ?? {};
-    if (!entry) throw new RangeError(`there is no draft of ${name}`);
-    return entry.order ?? this.shop.find(entry, entry.account, signal);
+    const kept = await this.load(this.key(await this.id(name, signal)));
+    if (!kept) throw new RangeError(`there is no draft of ${name}`);
+    return kept.created ? kept.created.parsed : this.shop.find(kept.draft, kept.entry.account, signal);
   }
 
   /** Returns the names of drafts of which nobody knows what became: go on with them at the start, and from
@@ -651,7 +651,8 @@ export class Journal {
    * was final.
    * @param {string} name @returns {Promise<Entry | undefined>} */
   async read(name) {
-    return (await this.load(this.key(await this.id(name))))?.entry;
+    const { entry, created } = (await this.load(this.key(await this.id(name)))) ?? {};
+    return entry && created ? { ...entry, order: created.parsed } : entry;
   }
 
   /** @private @param {string} name @param {AbortSignal} [signal] @returns {Promise<ID>} */
@@ -672,11 +673,9 @@ export class Journal {
     const { shop, account, name, order, refused, ...draftOnly } = entry;
     const draft = Draft.from(draftOnly);
     if (this.key({ shop, account, name }) !== key) throw new Error(`this is the entry of ${name}`);
-    if (order) {
-      if (!isOrder(exact(kept.text).sorder, draft)) throw new Error("its order is another");
-      entry.order = this.shop.parse(kept.text).order;
-    }
-    return { entry, draft, tried: kept.tried };
+    if (order && !isOrder(exact(kept.text).sorder, draft)) throw new Error("its order is another");
+    const created = order && new Answer(201, new Headers(), textOfOrder(kept.text, order), this.shop.parse);
+    return { entry, draft, created, tried: kept.tried };
   }
 
   /** Removes what the journal knows of a name, whatever that is. Do it when the program has the order in its
@@ -1079,6 +1078,19 @@ function isID(value) {
 /** @param {any} value */
 function isObject(value) {
   return value !== null && typeof value === "object" && !Array.isArray(value);
+}
+
+/** Returns the text of the order in an entry. All clients write it as the last member: if it is not, JSON.parse has
+ * read it.
+ * @param {string} entry @param {Order} order */
+function textOfOrder(entry, order) {
+  const last = entry.slice(0, entry.lastIndexOf("}")).replace(/^.*?,\s*"order"\s*:/s, "");
+  try {
+    JSON.parse(last);
+    return last;
+  } catch {
+    return JSON.stringify(order);
+  }
 }
 
 /** Whether an answer, as exact has it, is the order of a draft: proxies have mixed up answers. Fields are
