@@ -183,6 +183,21 @@ func TestOrdersAreReadBack(t *testing.T) {
 	})
 }
 
+// A problem whose errors are none ends with an error of the client, not of its language.
+func TestErrorsOfAProblemAreNone(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop := newFolderShop(t)
+		r := l.start(t, shop.URL)
+		for _, errors := range []string{`{}`, `"limit"`, `7`, `[null]`, `[7]`} {
+			shop.answers(problem(400, `invalid-query","errors":`+errors+`,"title":"`))
+			got, _, err := r.ask(outcome{List: "users"})
+			if kind, _, _ := strings.Cut(got.Error, ":"); err != nil || kind != "Blocked" && kind != "Refused" {
+				t.Errorf("with %s: %s, %v", errors, got.Error, err)
+			}
+		}
+	})
+}
+
 // The order of a key is believed only if it is that of the draft: something on the way has mixed up answers.
 func TestFoundOrderIsTheDrafts(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {

@@ -417,8 +417,9 @@ export class Shop {
       if (answer.coded || (![200, 304].includes(answer.status) && !answer.again) || answer.code === "not-cached") {
         const closed = path.startsWith(ORDERS) && ["not-found", "method-not-allowed"].includes(answer.code);
         const why = closed ? "this shop does not let clients read orders: " : "";
-        const own = closed || answer.problem?.errors?.every(({ parameter, minimum, maximum }) =>
-          parameter === "idempotency_key" || (parameter === "limit" && (limit < minimum || limit > maximum)));
+        const errors = answer.problem?.errors; // of a version that is not known, or nonsense
+        const own = closed || (Array.isArray(errors) && errors.every((one) => one?.parameter === "idempotency_key" ||
+          (one?.parameter === "limit" && (limit < one.minimum || limit > one.maximum))));
         const refused = answer.code && (own || !CHANGED.includes(answer.code));
         throw new (refused ? Refused : Blocked)(`${why}GET ${target}`, answer);
       }
