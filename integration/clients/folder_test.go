@@ -151,6 +151,27 @@ func TestJournalLeavesOutWhatIsNoEntry(t *testing.T) {
 	})
 }
 
+// What a journal writes is for its user alone, also in a folder that others may read.
+func TestJournalIsForItsUser(t *testing.T) {
+	inLanguages(t, func(t *testing.T, l language) {
+		shop, dir := newFolderShop(t), t.TempDir()
+		must.OK(t, os.Chmod(dir, 0o755))
+		r := l.start(t, shop.URL, "JOURNAL="+dir, oneTry)
+		order(t, r, "open")
+		shop.answers(storefront.New(&shop.store).ServeHTTP)
+		order(t, r, "done")
+		entries := must.Get(os.ReadDir(dir))(t)
+		for _, entry := range entries {
+			if mode := must.Get(entry.Info())(t).Mode(); mode&0o077 != 0 {
+				t.Errorf("%s has the mode %v", entry.Name(), mode)
+			}
+		}
+		if len(entries) < 2 {
+			t.Errorf("there are %v", entries)
+		}
+	})
+}
+
 // A journal has more drafts than its process may open files, or give to another as arguments.
 func TestJournalHasManyDrafts(t *testing.T) {
 	inLanguages(t, func(t *testing.T, l language) {

@@ -130,12 +130,13 @@ func TestEachTryIsTold(t *testing.T) {
 		runProgram(t, l, shop.URL, dir, map[string]string{
 			"bash": `
 				is() { [[ $2 == "$3" ]] || echo "$1: $2, want $3"; }
-				tell() { echo "$1 $2 $3 ${5:+key} $(head -c 6)" >&2; false; }
+				umask 027 # of the program
+				tell() { echo "$1 $2 $3 ${5:+key} $(umask) $(head -c 6)" >&2; false; }
 				export STOREFRONT_PATIENCE=60
 				source storefront.sh
 				STOREFRONT_ON_TRY=tell storefront order teapot teapot 2 >/dev/null 2>told
 				is 'the order' $? 0
-				is 'its tries' "$(<told)" $'POST /v1/orders 503 key \nPOST /v1/orders 201 key {"id":'
+				is 'its tries' "$(<told)" $'POST /v1/orders 503 key 0027 \nPOST /v1/orders 201 key 0027 {"id":'
 				[[ $(STOREFRONT_ON_TRY='echo told' storefront users 1 2>&1) == 'told GET /v1/users?limit=1 200 '* ]] || echo 'a read'
 				STOREFRONT_CONFIG=none STOREFRONT_PATIENCE=0 storefront order other teapot 2 2>told
 				is 'an order without its sign-in' $? 5; :`,

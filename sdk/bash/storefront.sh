@@ -37,7 +37,7 @@ storefront() (
 	# Whoever has sourced this may have variables of the names that are used below. If one is readonly, all ends.
 	local account ahead answer ask asked began begun body changed code coding command cursor cuts date dir doubted \
 		end entry exit fields file format found goes good head id item items key last lifetime limit line lock \
-		made max method most ms name next now open ours outcome page path patience port qty query refused \
+		made mask max method most ms name next now open ours outcome page path patience port qty query refused \
 		retry_after right same seconds seen set shop size smaller state status text try unfit url why wrong \
 		wrong_clock || exit 1
 	try=40 lifetime=$((23 * 3600)) ahead=3600 most=$((1 << 20)) ours=urn:problem-type:storefront:
@@ -45,7 +45,7 @@ storefront() (
 	wrong_clock='a clock was wrong when this draft was made or sent, so its age is unknown'
 	ask='ask the shop by its key whether the order exists (find-order), and then forget the draft'
 	command=${1-} status='' code='' answer='' retry_after='' limit=250 key='' lock=''
-	account=${STOREFRONT_ACCOUNT-} coding='' unfit='' wrong='' smaller='' found=''
+	account=${STOREFRONT_ACCOUNT-} mask='' coding='' unfit='' wrong='' smaller='' found=''
 	shift
 	# A function of jq, which makes the entry of a line of _storefront_entry, or null.
 	entry='def entry: .[index("\t") + 1:] | (fromjson? // null) | select(type == "object" and .version == 1 and
@@ -377,8 +377,9 @@ _storefront_send() {
 	((status < 400)) || code=$(jq -rs --arg ours $ours 'if length == 1 then .[0].type else 0 end |
 		strings | select(startswith($ours)) | .[($ours | length):]' <<<"$answer" 2>/dev/null)
 	[[ ${STOREFRONT_ON_TRY-} ]] || return
-	( # without the lock
+	( # without the lock, and with the program's umask
 		[[ -z $lock ]] || exec {lock}>&-
+		[[ -z $mask ]] || umask "$mask"
 		$STOREFRONT_ON_TRY $method "$path" "$status" $((now - began)) "$key" <<<"$answer" >&2
 	)
 }
@@ -451,10 +452,12 @@ _storefront_wait() {
 	)
 }
 
-# _storefront_dir sets dir to the folder, in which a file that is not seen is none.
+# _storefront_dir sets dir to the folder, in which a file that is not seen is none. What is written there is for
+# this user alone: an entry has the key and an address, and who may read the file of a lock can hold it.
 _storefront_dir() {
 	dir=${STOREFRONT_JOURNAL:?is the folder of the journal}
 	mkdir -p -m 700 -- "$dir" && [[ -x $dir ]] || _storefront_fail 1 "the journal cannot be opened"
+	mask=$(umask) && umask 077 || exit 1
 }
 
 # _storefront_file sets file to that of a name.
