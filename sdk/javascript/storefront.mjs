@@ -81,7 +81,8 @@ export class StorefrontError extends Error {
   }
 }
 
-/** The service refused, as problem says. Of an order, no try has created anything. */
+/** The service refused, as problem says. Of an order, no try of this Draft has created anything. One of a copy, as
+ * Draft.from makes it, may still do so, unless a journal keeps the draft. */
 export class Refused extends StorefrontError {}
 
 /** Something in front of the service has answered. An order may exist: put right what the answer says, such
