@@ -452,8 +452,8 @@ _storefront_wait() {
 	)
 }
 
-# _storefront_dir sets dir to the folder, in which a file that is not seen is none. What is written there is for
-# this user alone: an entry has the key and an address, and who may read the file of a lock can hold it.
+# _storefront_dir sets dir to the folder, in which a file that is not seen is none. What is written there is
+# for this user alone: an entry has the key and an address, and who may read the file of a lock can hold it.
 _storefront_dir() {
 	dir=${STOREFRONT_JOURNAL:?is the folder of the journal}
 	mkdir -p -m 700 -- "$dir" && [[ -x $dir ]] || _storefront_fail 1 "the journal cannot be opened"

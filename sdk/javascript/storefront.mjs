@@ -81,8 +81,8 @@ export class StorefrontError extends Error {
   }
 }
 
-/** The service refused, as problem says. Of an order, no try of this Draft has created anything. One of a copy, as
- * Draft.from makes it, may still do so, unless a journal keeps the draft. */
+/** The service refused, as problem says. Of an order, no try of this Draft has created anything. One of a
+ * copy, as Draft.from makes it, may still do so, unless a journal keeps the draft. */
 export class Refused extends StorefrontError {}
 
 /** Something in front of the service has answered. An order may exist: put right what the answer says, such
@@ -419,7 +419,8 @@ export class Shop {
         const closed = path.startsWith(ORDERS) && ["not-found", "method-not-allowed"].includes(answer.code);
         const why = closed ? "this shop does not let clients read orders: " : "";
         const errors = answer.problem?.errors; // of a version that is not known, or nonsense
-        const own = closed || (Array.isArray(errors) && errors.every((one) => one?.parameter === "idempotency_key" ||
+        const own = closed || (Array.isArray(errors) && errors.every((one) =>
+          one?.parameter === "idempotency_key" ||
           (one?.parameter === "limit" && (limit < one.minimum || limit > one.maximum))));
         const refused = answer.code && (own || !CHANGED.includes(answer.code));
         throw new (refused ? Refused : Blocked)(`${why}GET ${target}`, answer);
@@ -1082,8 +1083,8 @@ function isObject(value) {
   return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
-/** Returns the text of the order in an entry. All clients write it as the last member: if it is not, JSON.parse has
- * read it.
+/** Returns the text of the order in an entry. All clients write it as the last member: if it is not,
+ * JSON.parse has read it.
  * @param {string} entry @param {Order} order */
 function textOfOrder(entry, order) {
   const last = entry.slice(0, entry.lastIndexOf("}")).replace(/^.*?,\s*"order"\s*:/s, "");
