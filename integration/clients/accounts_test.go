@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/internal/must"
 )
 
@@ -172,14 +171,11 @@ except storefront.Unknown:
 // Who says who signs in may wait for a person, or sleep with the machine: a draft that has become too old
 // meanwhile is not sent, and a call ends when it is aborted.
 func TestSignInTakesLong(t *testing.T) {
-	inLanguages(t, func(t *testing.T, l language) {
-		if l.name != "javascript" {
-			return // of whose programs there is none
-		}
-		shop := newFolderShop(t)
-		shop.answers(storefront.New(&shop.store).ServeHTTP)
-		runProgram(t, l, shop.URL, t.TempDir(), map[string]string{
-			"javascript": `
+	javaScript := inParallel(t, languages[1])
+	shop := newFolderShop(t)
+	shop.answers(storefront.New(&shop.store).ServeHTTP)
+	runProgram(t, javaScript, shop.URL, t.TempDir(), map[string]string{
+		"javascript": `
 				import { Draft, Shop } from "./storefront.mjs";
 				const { JOURNAL, STOREFRONT_URL } = process.env;
 				let past = 0, calls, waits, end;
@@ -211,11 +207,10 @@ func TestSignInTakesLong(t *testing.T) {
 				[calls, waits, end] = [1, { in: "account", wait: never }, new AbortController()];
 				const first = await journal.order("first", "teapot", 2, { signal: end.signal }).catch((err) => err.name);
 				if (first !== "Unknown") console.log("before there is a draft:", first);`,
-		})
-		if n := shop.requests.Load(); n > 0 {
-			t.Errorf("%d requests were sent", n)
-		}
 	})
+	if n := shop.requests.Load(); n > 0 {
+		t.Errorf("%d requests were sent", n)
+	}
 }
 
 // What a program takes for a shop, an account, a draft or a text is checked before anything is kept or sent.
@@ -341,9 +336,7 @@ func TestAgeOfADraft(t *testing.T) {
 
 // A draft that gets too old while somebody signs in is not sent any more, and that counts as no try.
 func TestDraftGetsTooOldDuringASignIn(t *testing.T) {
-	t.Parallel()
-	python := languages[2]
-	need.Programs(t, need.Tools, python.programs...)
+	python := inParallel(t, languages[2])
 	shop := newFolderShop(t)
 	shop.answers(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "refuse" {

@@ -45,12 +45,15 @@ func is(name string) func() string { return func() string { return name } }
 // inLanguages runs a test for each language.
 func inLanguages(t *testing.T, test func(*testing.T, language)) {
 	for _, l := range languages {
-		t.Run(l.name, func(t *testing.T) {
-			t.Parallel()
-			need.Programs(t, need.Tools, l.programs...)
-			test(t, l)
-		})
+		t.Run(l.name, func(t *testing.T) { test(t, inParallel(t, l)) })
 	}
+}
+
+// inParallel has a test of a language run beside others, if its programs are there.
+func inParallel(t *testing.T, l language) language {
+	t.Parallel()
+	need.Programs(t, need.Tools, l.programs...)
+	return l
 }
 
 // An outcome is what a runner is asked, and answers.

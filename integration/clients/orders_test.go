@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/internal/must"
 )
 
@@ -92,59 +90,6 @@ func TestFieldsThatAreNone(t *testing.T) {
 	})
 }
 
-// Numbers of any length and lists of any depth end no call with an error of Python's, and NaN is not JSON.
-func TestPythonReadsAnyJSON(t *testing.T) {
-	t.Parallel()
-	python := languages[2]
-	need.Programs(t, need.Tools, python.programs...)
-	shop := newFolderShop(t)
-	digits := strings.Repeat("9", 5000)
-	shop.answers(func(w http.ResponseWriter, r *http.Request) {
-		deep, _ := strconv.Atoi(r.Header.Get("Authorization"))
-		switch {
-		case r.Method == "POST":
-			w.WriteHeader(http.StatusUnprocessableEntity)
-			fmt.Fprintf(w, "{\"type\":\"urn:problem-type:storefront:invalid-order\",\n\"errors\":[{\"maximum\":%s,\"a\":1e400}]}", digits)
-		case r.URL.Path == "/v1/orders/a":
-			io.WriteString(w, `{"id":"a","item":"x","qty":NaN}`)
-		case r.URL.Path == "/v1/orders":
-			state := strings.Repeat("[", deep) + strings.Repeat("]", deep)
-			fmt.Fprintf(w, `{"data":[{"id":"a","item":"teapot","qty":2,"state":%s}],"has_more":false}`, state)
-		case r.Header.Get("If-None-Match") != "":
-			w.WriteHeader(http.StatusNotModified)
-		default:
-			w.Header().Set("ETag", `"1"`)
-			fmt.Fprintf(w, `{"id":"p","n":%s}`, digits)
-		}
-	})
-	runProgram(t, python, shop.URL, t.TempDir(), map[string]string{"python": `
-import decimal, os, time, storefront
-late, deep, real = 0, 0, time.time
-time.time = lambda: real() + late
-shop = storefront.Shop(os.environ["STOREFRONT_URL"], headers=lambda: {"Authorization": str(deep)}, remember=1,
-                       patience=0, read_patience=0)
-journal, draft = shop.journal(os.environ["JOURNAL"]), storefront.Draft("teapot", 2)
-def ends(call):
-    try:
-        return call()
-    except Exception as err:
-        return type(err).__name__, *(getattr(err, name, "") for name in ("status", "code"))
-refused = "Refused", 422, "invalid-order"
-for late in 0, 86400:
-    if ends(lambda: journal.order("basket", "teapot", 2)) != refused or journal.pending():
-        print("refused", late, ends(lambda: journal.order("basket", "teapot", 2)), journal.pending())
-late = 0
-if ends(lambda: shop.get_order("a")) != ("Unknown", 200, ""):
-    print("NaN is", ends(lambda: shop.get_order("a")))
-product = shop.product("p")
-if ends(lambda: shop.product("p")) != product or product["n"] != decimal.Decimal("9" * 5000):
-    print("the product is", product, "and then", ends(lambda: shop.product("p")))
-for deep in range(100, 2000, 100):
-    found = ends(lambda: shop.find_order(draft)["id"])
-    if found not in ("a", ("Unknown", 200, "")):
-        print(deep, "levels:", found)`})
-}
-
 // An order is read back, with the members and, where the language has them, the digits that the shop has sent. A
 // shop that serves none is told apart.
 func TestOrdersAreReadBack(t *testing.T) {
@@ -178,21 +123,6 @@ func TestOrdersAreReadBack(t *testing.T) {
 			got, _, err := r.ask(ask)
 			if err != nil || !strings.HasPrefix(got.Error, "Refused: this shop does not let clients read orders") {
 				t.Errorf("where there are none: %+v, %v", got, err)
-			}
-		}
-	})
-}
-
-// A problem whose errors are none ends with an error of the client, not of its language.
-func TestErrorsOfAProblemAreNone(t *testing.T) {
-	inLanguages(t, func(t *testing.T, l language) {
-		shop := newFolderShop(t)
-		r := l.start(t, shop.URL)
-		for _, errors := range []string{`{}`, `"limit"`, `7`, `[null]`, `[7]`} {
-			shop.answers(problem(400, `invalid-query","errors":`+errors+`,"title":"`))
-			got, _, err := r.ask(outcome{List: "users"})
-			if kind, _, _ := strings.Cut(got.Error, ":"); err != nil || kind != "Blocked" && kind != "Refused" {
-				t.Errorf("with %s: %s, %v", errors, got.Error, err)
 			}
 		}
 	})

@@ -14,7 +14,6 @@ import (
 
 	"example.com/storefront"
 	"example.com/storefront/integration/internal/documents"
-	"example.com/storefront/integration/internal/need"
 	"example.com/storefront/internal/must"
 )
 
@@ -23,27 +22,23 @@ const root = "../.."
 // Each block of a README of a client, and of docs/wire.md where it says so, runs beside the client as it
 // stands. What has "created" in it places an order.
 func TestDocumentedClients(t *testing.T) {
-	for _, l := range languages {
-		t.Run(l.name, func(t *testing.T) {
-			t.Parallel()
-			need.Programs(t, need.Tools, l.programs...)
-			folder := filepath.Join(root, "sdk", l.name)
-			count := map[string]int{}
-			for _, file := range []string{filepath.Join(folder, "README.md"), root + "/docs/wire.md"} {
-				source := must.Get(os.ReadFile(file))(t)
-				for _, b := range documents.Parse(file, source).Blocks() {
-					if b.Language != l.fence || b.Note == "" && strings.HasSuffix(file, "wire.md") {
-						continue
-					}
-					count[file]++
-					runBlock(t, l, folder, b)
+	inLanguages(t, func(t *testing.T, l language) {
+		folder := filepath.Join(root, "sdk", l.name)
+		count := map[string]int{}
+		for _, file := range []string{filepath.Join(folder, "README.md"), root + "/docs/wire.md"} {
+			source := must.Get(os.ReadFile(file))(t)
+			for _, b := range documents.Parse(file, source).Blocks() {
+				if b.Language != l.fence || b.Note == "" && strings.HasSuffix(file, "wire.md") {
+					continue
 				}
+				count[file]++
+				runBlock(t, l, folder, b)
 			}
-			if len(count) != 2 {
-				t.Errorf("blocks by their files: %v, want some of both", count)
-			}
-		})
-	}
+		}
+		if len(count) != 2 {
+			t.Errorf("blocks by their files: %v, want some of both", count)
+		}
+	})
 }
 
 func runBlock(t *testing.T, l language, folder string, b documents.Block) {

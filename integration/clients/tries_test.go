@@ -1,14 +1,11 @@
 package clients
 
 import (
-	"io"
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"example.com/storefront"
-	"example.com/storefront/integration/internal/need"
 )
 
 // Two calls send one draft, as two threads or a double click make them. The first is refused while the try of
@@ -66,33 +63,9 @@ with ThreadPoolExecutor() as threads:
 	})
 }
 
-// A try is over in its time, also if sending the order has taken most of that.
-func TestSendingCountsInATry(t *testing.T) {
-	t.Parallel()
-	python := languages[2]
-	need.Programs(t, need.Tools, python.programs...)
-	shop := newFolderShop(t)
-	shop.answers(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(2 * time.Second)
-		io.Copy(io.Discard, r.Body)
-		<-r.Context().Done()
-	})
-	runProgram(t, python, shop.URL, "", map[string]string{"python": `
-import os, storefront
-storefront.TRY, tries = 3, []
-shop = storefront.Shop(os.environ["STOREFRONT_URL"], patience=0, on_try=tries.append)
-try:
-    shop.order(storefront.Draft("teapot", 2, {"long": "x" * (1 << 23)}))
-except storefront.Unknown:
-    if tries[0].seconds > 4.5:
-        print(tries)`})
-}
-
 // A copy of a draft does not know whether the original has an order.
 func TestCopiesOfADraftAreRefused(t *testing.T) {
-	t.Parallel()
-	python := languages[2]
-	need.Programs(t, need.Tools, python.programs...)
+	python := inParallel(t, languages[2])
 	shop := newFolderShop(t)
 	shop.answers(refused)
 	runProgram(t, python, shop.URL, "", map[string]string{"python": `

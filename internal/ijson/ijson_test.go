@@ -272,33 +272,6 @@ func TestAppendStringWritesAsEncodingJSONDoesWithoutHTML(t *testing.T) {
 	}
 }
 
-func TestUnmarshalTakesExactNamesAlone(t *testing.T) {
-	type object struct {
-		Sku  string            `json:"sku"`
-		Qty  int               `json:"qty,omitempty"`
-		More map[string]string `json:"more"`
-	}
-	for _, test := range []struct{ text, want string }{
-		{`{"sku":"a","qty":2}`, `{a 2 map[]}`},
-		{`{"SKU":7,"Sku":"b","qty":2,"QTY":"x","":1,"sKu":null,"ſku":"c","s\u212au":"d", "sku" : "a" }`, `{a 2 map[]}`},
-		{`{"s\u006bu":"a","more":{"A":"1","a":"2"}}`, `{a 0 map[A:1 a:2]}`},
-		{`{"Qty":1}`, `{ 0 map[]}`},
-		{` {} `, `{ 0 map[]}`},
-		{`null`, `{ 0 map[]}`},
-	} {
-		var got object
-		err := Unmarshal([]byte(test.text), &got)
-		if s := fmt.Sprint(got); s != test.want || err != nil {
-			t.Errorf("%s: got %s, %v, want %s", test.text, s, err, test.want)
-		}
-	}
-	for _, text := range []string{``, `[]`, `{"qty":"x"}`, `{"qty":1,"qty":2}`, `{"sku":"a"`, `"a"`} {
-		if err := Unmarshal([]byte(text), new(object)); err == nil {
-			t.Errorf("%s: no error", text)
-		}
-	}
-}
-
 func TestIsCanonical(t *testing.T) {
 	for _, text := range []string{ // FuzzCanonical has what is none
 		`{}`, `[]`, `""`, `0`, `-1.5e+7`, `true`, `false`, `null`, `[{},[],"a"]`,
