@@ -347,7 +347,8 @@ def replaced(*args):
 def on_try(one):
     global full
     tries.append(one)
-    full = fills
+    full = fills is True
+    if fills == "moved": os.rename(os.environ["JOURNAL"], os.environ["JOURNAL"] + " moved")
 os.replace, tries = replaced, []
 logging.getLogger("storefront").addFilter(lambda record: warned.append(record.getMessage()))
 shop = storefront.Shop(os.environ["STOREFRONT_URL"], headers=lambda: {"Authorization": account}, on_try=on_try)
@@ -367,7 +368,9 @@ check("it says so", (type(id), len(warned), journal.pending()), (str, 1, ["kept 
 full = fills = False
 check("the same order", (order("kept later"), order("kept later"), len(tries), journal.pending()), (id, id, 2, []))
 account, fills = "refuse", True
-check("refused", (order("refused"), len(warned), journal.pending()), (storefront.Refused, 2, ["refused"]))`})
+check("refused", (order("refused"), len(warned), journal.pending()), (storefront.Refused, 2, ["refused"]))
+account, full, fills = "ann", False, "moved"
+check("a folder that is moved", (type(order("moved")), len(warned)), (str, 3))`})
 }
 
 // What a journal in Python writes is on the disk, also where fsync does less, as on macOS.
@@ -432,7 +435,6 @@ func TestBashProgramsFail(t *testing.T) {
 		done <<-'end'
 			users,1 jq _storefront_walk *.next *
 			users,1 jq _storefront_jq _storefront_walk *
-			users,1 sed _storefront_jq _storefront_walk *
 			find-order,open jq _storefront_jq _storefront_find_order *
 			find-order,open sed _storefront_mark _storefront_jq _storefront_find_order *
 			find-order,kept jq _storefront_jq _storefront_kept *

@@ -161,7 +161,6 @@ func TestWithoutValues(t *testing.T) {
 		want string // "": the same error
 	}{
 		{nil, ""},
-		{io.EOF, ""},
 		{number(1205, vttablet+`: Sql: "insert …", BindVars: {vtg2: "value:\"kettle\""}`), "Error 1205: " + vttablet},
 		{number(1205, vttablet+`: Sql: "insert … 'kettle' [TRUNCATED]`), "Error 1205: " + vttablet},
 		{fmt.Errorf("gone: %v", number(1205, vttablet+": Sql: \"\nkettle")), "gone: Error 1205: " + vttablet},

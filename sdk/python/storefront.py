@@ -205,10 +205,10 @@ class Shop:
                 raise Unknown(why, answer, draft)
 
         def ready() -> None:
-            held()
             if self._account() != account:
                 raise Unknown("another account has signed in", answer, draft)
-            check()  # again, as headers and account may have taken a day
+            held()  # and check again, as headers and account may have taken a day
+            check()
             with _counting:
                 draft._open += 1
 
@@ -427,7 +427,7 @@ class Journal:
               fields: Optional[Fields] = None, *, patience: Optional[float] = None) -> dict[str, Any]:
         """Returns the order of this name. If the journal does not have it, it sends the draft of the name, or
         a new one for the item. It goes on with what ended with an error, also in an earlier process. It
-        waits for another process that is at it. An OSError is of the folder: the order may exist."""
+        waits for another process that is at it. With an OSError, the order may exist."""
         patience = self.shop.patience if patience is None else patience
         end = time.monotonic() + patience
         id = self._id(name)
@@ -464,7 +464,7 @@ class Journal:
                 # What the shop has said holds, even if it cannot be kept: then the draft is open.
                 try:
                     self._write(held, id, draft, **outcome)
-                except OSError as err:
+                except (OSError, Unknown) as err:  # or the lock has gone
                     why = "the journal does not keep what became of %r: %s"
                     logging.getLogger("storefront").warning(why, name, err)
 
