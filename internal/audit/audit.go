@@ -22,6 +22,7 @@ import (
 	"unicode"
 
 	"example.com/storefront"
+	"example.com/storefront/internal/elapsed"
 	"example.com/storefront/internal/ijson"
 )
 
@@ -149,9 +150,6 @@ const (
 	OldestKey       = storefront.KeyLifetime - time.Hour
 	LongestCreating = 20 * time.Hour
 )
-
-// age returns how long ago a time is by the wall clock: the other one may stand still in suspend.
-func age(t time.Time) time.Duration { return time.Now().Round(0).Sub(t) }
 
 // firstPause is between two rounds of tries of the first order.
 const firstPause = time.Second / 2
@@ -328,7 +326,7 @@ func (a *Audit) Create(ctx context.Context) {
 				if a.Config.Before != nil {
 					a.Config.Before(ctx)
 				}
-				if age(began) > LongestCreating {
+				if elapsed.Since(began) > LongestCreating {
 					return
 				}
 				a.create(ctx, n, rng)
@@ -377,7 +375,7 @@ func (a *Audit) create(ctx context.Context, n int, rng *rand.Rand) {
 	a.change(func() { a.sent(o) })
 	problem := "no answer yet"
 	for pause, try := time.Millisecond, n; ; pause, try = min(2*pause, longestPause), try+1 {
-		if age(o.began) > OldestKey {
+		if elapsed.Since(o.began) > OldestKey {
 			a.fault(Unanswered, o, nil, "its key is older than %v: %s", OldestKey, problem)
 			return
 		}
@@ -753,7 +751,7 @@ func (a *Audit) replay(ctx context.Context, o *order, r *replica) {
 	asked := time.Now() // perhaps long after an answer: all clients may have waited for another replica
 	for pause := time.Millisecond; ; pause = min(2*pause, longestPause) {
 		a.mu.Lock()
-		problem, old := r.problem, age(o.began) > OldestKey
+		problem, old := r.problem, elapsed.Since(o.began) > OldestKey
 		a.mu.Unlock()
 		if old {
 			a.change(func() { a.result.Old++ })

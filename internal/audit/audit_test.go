@@ -424,15 +424,15 @@ func TestOldKeysInTheCreating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		s := newShop(func(_ *shop, _ http.ResponseWriter, r *http.Request, _ call) {
-			if age(began) > OldestKey {
-				t.Errorf("a key is sent after %v", age(began))
+			if time.Since(began) > OldestKey {
+				t.Errorf("a key is sent after %v", time.Since(began))
 			}
 			<-r.Context().Done()
 		})
 		s.audit.Config.Timeout, s.audit.Config.Patience = time.Hour, 2*storefront.KeyLifetime
 		s.audit.Create(t.Context())
-		if r := s.audit.Result(); r.Broken[Unanswered] != r.Sent || r.Sent == 0 || age(began) > storefront.KeyLifetime {
-			t.Errorf("after %v: %+v; faults %v, want all unanswered", age(began), r.Progress, r.Faults)
+		if r := s.audit.Result(); r.Broken[Unanswered] != r.Sent || r.Sent == 0 || time.Since(began) > storefront.KeyLifetime {
+			t.Errorf("after %v: %+v; faults %v, want all unanswered", time.Since(began), r.Progress, r.Faults)
 		}
 	})
 }
