@@ -605,15 +605,16 @@ export class Journal {
         throw new Unknown("the draft has gone from the journal", undefined, draft);
       };
       // What the shop has said holds, even if it cannot be kept: then the draft is open, and gets the same order.
-      const note = (/** @type {string} */ outcome) => keep(outcome).catch((err) => {
-        console.warn(`storefront: the journal does not keep what became of ${name}: ${err}`);
-      });
+      const note = (/** @type {string} */ what, /** @type {string} */ text) =>
+        keep(`,"${what}":${text.replace(/[\r\n]/g, " ")}`).catch((err) => {
+          console.warn(`storefront: the journal does not keep what became of ${name}: ${err}`);
+        });
       try {
         const answer = await this.shop.settle(draft, end - now(), signal, id.account, ready, keep);
-        await note(`,"order":${answer.text.replace(/[\r\n]/g, " ")}`);
+        await note("order", answer.text);
         return answer.parsed;
       } catch (err) {
-        if (err instanceof Refused) await note(`,"refused":${err.answer.replace(/[\r\n]/g, " ")}`);
+        if (err instanceof Refused) await note("refused", err.answer);
         throw err;
       }
     });

@@ -460,10 +460,10 @@ class Journal:
                     self._write(held, id, draft)  # it is open until the next answer
                 os.utime(path)  # others come first in pending
 
-            def note(**outcome: str) -> None:
+            def note(what: str, text: str) -> None:
                 # What the shop has said holds, even if it cannot be kept: then the draft is open.
                 try:
-                    self._write(held, id, draft, **outcome)
+                    self._write(held, id, draft, **{what: re.sub(r"[\r\n]", " ", text)})
                 except (OSError, Unknown) as err:  # or the lock has gone
                     why = "the journal does not keep what became of %r: %s"
                     logging.getLogger("storefront").warning(why, name, err)
@@ -472,9 +472,9 @@ class Journal:
                 answer = self.shop._order(draft, end - time.monotonic(), id[1], held,
                                           lambda: self._write(held, id, draft))
             except Refused as err:
-                note(refused=_line(err.answer))
+                note("refused", err.answer)
                 raise
-            note(order=_line(answer.text))
+            note("order", answer.text)
             return answer.object or {}
 
     def pending(self) -> list[str]:
@@ -744,11 +744,6 @@ def _plain(text: str) -> Any:
         return int(digits) if len(digits) < 4300 else Decimal(digits)
 
     return json.loads(text, parse_int=number, parse_constant=_number)
-
-
-def _line(text: str) -> str:
-    """Returns JSON on one line."""
-    return re.sub(r"[\r\n]", " ", text)
 
 
 def _number(value: Any) -> float:
