@@ -452,14 +452,16 @@ func TestBashProgramsFail(t *testing.T) {
 			is "$command without a folder" "$(STOREFRONT_JOURNAL=/dev/null storefront ${command//,/ } 2>/dev/null; echo $?)" 1
 		done
 		is 'an empty list' "$(storefront widgets; echo $?)" 0
-		is 'the users' "$(storefront users 1 | jq -r .id | tr '\n' ' ')" 'u0 u1 u2 '
 		is 'a readonly account' "$(readonly account=x; storefront users 2>/dev/null; echo $?)" 1
 		is 'a readonly quantity' "$(readonly qty=3; storefront order r teapot 2 2>/dev/null; echo $?)" 1
 		declare -i answer code limit status # of the program
 		found=false
 		is 'beside variables of the program' "$(storefront users 1 | jq -r .id | tr '\n' ' ')" 'u0 u1 u2 '
 		ls() { command ls "$@"; return 1; } # a file has gone before ls looks at it
-		is 'the drafts' "$(storefront pending; echo $?)" $'open\n0'`})
+		is 'the drafts' "$(storefront pending; echo $?)" $'open\n0'
+		strict() { set -aCE; shopt -s nocasematch; trap 'echo failed' ERR; storefront "$@"; }
+		for file in "$STOREFRONT_JOURNAL"/*.json; do cp "$file" "$file.tmp"; done # as one leaves that is killed
+		is 'in a strict program' "$(strict order open | jq -r .item; strict users 1 | jq -r .id)" $'open\nu0\nu1\nu2'`})
 }
 
 // A product that one account has read is not what another gets, even if the shop has one tag for both.

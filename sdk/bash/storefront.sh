@@ -32,9 +32,14 @@
 # its standard input; what it prints goes to standard error. The status is 0 if no answer came.
 
 storefront() (
-	set +eu -o pipefail # or a program that fails would say that there is nothing
+	# Whoever has sourced this may have set options and traps. Without pipefail, a program that fails
+	# would say that there is nothing.
+	set +aCeEfkTu +o posix -o pipefail
+	trap - DEBUG ERR RETURN
+	shopt -u nocasematch
+	shopt -u localvar_inherit 2>/dev/null # which Bash 4.4 does not have
 	LC_ALL=C IFS=$' \t\n'
-	# Whoever has sourced this may have variables of the names that are used below. If one is readonly, all ends.
+	# There may also be variables of the names that are used below. If one is readonly, all ends.
 	local account ahead answer ask asked began begun body changed code coding command cursor cuts date dir doubted \
 		end entry exit fields file format found goes good head id item items key last lifetime limit line lock \
 		made mask max method most ms name next now open ours outcome page path patience port qty query refused \
